@@ -1,0 +1,39 @@
+"""Process Kafka topics with more parallelism than they have partitions, in key order, on Spark or in-process."""
+
+from laneway._app import App, Buffer
+from laneway._record import Batch, Message, Record, Topic
+from laneway.codecs import Codec, Json, Raw, Text
+from laneway.errors import LanewayError, Reject, RetryAfter, Skip
+from laneway.retry import Retry
+
+__all__ = [
+    "App",
+    "Batch",
+    "Buffer",
+    "Codec",
+    "Json",
+    "LanewayError",
+    "Message",
+    "Raw",
+    "Record",
+    "Reject",
+    "Retry",
+    "RetryAfter",
+    "Skip",
+    "SparkEngine",
+    "Text",
+    "Topic",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Engines load on first use, because Spark is heavy and most imports of laneway never run one."""
+    if name == "SparkEngine":
+        from laneway.engines.spark import SparkEngine
+
+        return SparkEngine
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("laneway")
+    raise AttributeError(f"module 'laneway' has no attribute {name!r}")

@@ -1,0 +1,27 @@
+"""Clock: the time, passed in, so that tests can move it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Tells the time. `monotonic` never jumps and is for pauses; `wall` is for timestamps."""
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)

@@ -1,0 +1,101 @@
+"""How much a batch takes, and how it is cut into tasks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from laneway.kafka import Range
+
+__all__ = ["BatchSize", "Share", "pack", "spread"]
+
+_FIRST_BATCH = 20_000  # records before any pace is known: enough to measure one, little enough to be over soon
+_GROWTH = 8.0  # a batch is at most this many times the last one, so one lucky measurement cannot ask for an hour
+_SMALL = 2_000  # records: below this one task is faster than several, because each task costs about 10 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one task does: some ranges of a topic, for one handler, with its share of the lanes."""
+
+    route: str
+    ranges: tuple[Range, ...]
+    lanes: int
+
+    @property
+    def length(self) -> int:
+        """Offsets in all."""
+        return sum(part.length for part in self.ranges)
+
+
+class BatchSize:
+    """Chooses how many records a batch takes so that it lasts about *target* seconds.
+
+    Args:
+        target: seconds a batch should take when there is much to do.
+        most: records a batch never exceeds.
+    """
+
+    def __init__(self, target: float, most: int) -> None:
+        self._target = target
+        self._most = most
+        self._rate: float | None = None
+        self._last = 0
+
+    @property
+    def limit(self) -> int:
+        """Records the next batch may take."""
+        if self._rate is None:
+            return min(_FIRST_BATCH, self._most)
+        wanted = self._rate * self._target
+        return int(max(1, min(wanted, max(self._last, _FIRST_BATCH) * _GROWTH, self._most)))
+
+    def measured(self, records: int, seconds: float) -> None:
+        """A batch of so many records took so long."""
+        if records <= 0 or seconds <= 0:
+            return
+        self._last = records
+        rate = records / seconds
+        # A small batch is all overhead and says little about the pace of a large one: it may only raise it.
+        if self._rate is None or rate > self._rate:
+            self._rate = rate
+        elif records >= self._rate * self._target / 4:
+            self._rate = (self._rate + rate) / 2
+
+
+def spread(waiting: dict[int, int], limit: int) -> dict[int, int]:
+    """Cut what waits in each partition down to *limit* in all, in proportion, at least one record each."""
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(waiting)
+    return {partition: min(count, max(1, count * limit // total)) for partition, count in waiting.items() if count}
+
+
+def pack(route: str, ranges: list[Range], *, lanes: int, tasks: int, is_strict: bool = False) -> list[Share]:
+    """Pack ranges into at most *tasks* shares of about equal length, and give each its part of the lanes.
+
+    The longest range goes first into the emptiest share. A pool of lanes is divided by length, so that no share is
+    still busy when the others are done; strict lanes stay with their partitions.
+
+    Args:
+        route: name of the handler.
+        ranges: what to read.
+        lanes: lanes of all partitions together; per partition when they are strict.
+        tasks: most shares.
+        is_strict: lanes belong to partitions.
+    """
+    ranges = [part for part in ranges if part.length > 0]
+    total = sum(part.length for part in ranges)
+    if not ranges:
+        return []
+    count = 1 if total <= _SMALL else max(1, min(tasks, len(ranges)))
+    bins: list[list[Range]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for part in sorted(ranges, key=lambda part: (-part.length, part.partition)):
+        smallest = sizes.index(min(sizes))
+        bins[smallest].append(part)
+        sizes[smallest] += part.length
+    shares = []
+    for parts, size in zip(bins, sizes, strict=True):
+        own = lanes * len(parts) if is_strict else max(1, round(lanes * size / total))
+        shares.append(Share(route, tuple(sorted(parts, key=lambda part: part.partition)), own))
+    return shares

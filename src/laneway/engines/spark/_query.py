@@ -1,0 +1,112 @@
+"""TopicQuery: one topic's streaming query."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laneway.engines.spark._planner import DRAINED, STOP
+from laneway.engines.spark._source import source_of
+from laneway.errors import CheckpointError, DataLossError, EngineError
+from laneway.instrumentation import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from pyspark.sql import SparkSession
+
+    from laneway.engines.spark._stream import Stream
+
+__all__ = ["TopicQuery"]
+
+_lock = threading.Lock()
+_number = 0
+
+
+class TopicQuery:
+    """Runs one stream; tells of each batch through *batch_done*, on a thread of Spark's."""
+
+    def __init__(self, stream: Stream, batch_done: Callable[[str, int, Tally], None]) -> None:
+        self._stream = stream
+        self._batch_done = batch_done
+        self._query: Any = None
+        self._is_ending = False
+
+    def start(self, spark: SparkSession, *, checkpoint: str, trigger: timedelta, once: bool) -> None:
+        """Start the query."""
+        global _number  # noqa: PLW0603 - Spark's registry of data sources is as global as this counter
+        with _lock:
+            _number += 1
+            name = f"laneway_{_number}"
+        spark.dataSource.register(source_of(self._stream, name))
+        writer = (
+            spark.readStream.format(name)
+            .load()
+            .writeStream.foreachBatch(self._collect)
+            .queryName(f"{self._stream.app}/{self._stream.topic}")
+            .option("checkpointLocation", checkpoint)
+        )
+        if once:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{int(trigger.total_seconds() * 1000)} milliseconds")
+        self._query = writer.start()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the query runs."""
+        return bool(self._query.isActive)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the batch that ran when the stop was asked for is committed, and no other will come."""
+        return not self.is_active or (Path(self._stream.control) / DRAINED).exists()
+
+    def ask_to_stop(self) -> None:
+        """Let the running batch end and plan no other."""
+        (Path(self._stream.control) / STOP).touch()
+
+    def end(self) -> None:
+        """Stop now, whatever runs."""
+        self._is_ending = True
+        self._query.stop()
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended the query, in our words."""
+        if self._query.isActive or self._is_ending:
+            return
+        error = self._query.exception()
+        if error is not None:
+            raise _as_engine_error(str(error), self._stream)
+
+    def _collect(self, frame: Any, batch: int) -> None:
+        total = Tally()
+        try:
+            rows = frame.collect()
+        except Exception:
+            if self._is_ending:  # a stop in mid-batch looks like a failed job from here
+                return
+            raise
+        for row in rows:
+            total.add(Tally.decode(bytes(row.tally)))
+        self._batch_done(self._stream.topic, batch, total)
+
+
+def _as_engine_error(text: str, stream: Stream) -> EngineError:
+    """Find the line that tells the cause in Spark's pages of text."""
+    lines = [line.strip() for line in text.splitlines()]
+    for line in lines:
+        if "DataLossError:" in line:
+            return DataLossError(line.split("DataLossError:", 1)[1].strip())
+    causes = [line for line in lines if "Error" in line and not line.startswith(("at ", "File "))]
+    cause = causes[-1] if causes else next(iter(lines), "unknown cause")
+    if any(
+        word in text for word in ("Incomplete log file", "does not exist in the checkpoint", "MALFORMED", "offset log")
+    ):
+        return CheckpointError(
+            f"the checkpoint of topic {stream.topic} cannot be read: {cause}. Move it away to start from the offsets "
+            f"of group {stream.app}"
+        )
+    return EngineError(f"the query on topic {stream.topic} failed: {cause}")

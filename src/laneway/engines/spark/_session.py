@@ -1,0 +1,131 @@
+"""The Spark session: every default with its reason, each of them overridable by ``spark.conf``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laneway.engines.spark._archive import archive_options
+from laneway.engines.spark._stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["open_session", "session_conf"]
+
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+# A query that is stopped logs its own interruption as an error, and a task that is cancelled logs a stack trace.
+logger.write.name = org.apache.spark.sql.execution.datasources.v2
+logger.write.level = off
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
+logger.pythonrunner.name = org.apache.spark.sql.execution.python.streaming
+logger.pythonrunner.level = off
+"""
+
+
+def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str, str]:
+    """Spark's configuration for a run."""
+    conf = {
+        # A second copy of a task would run handlers of one key at the same time.
+        "spark.speculation": "false",
+        "spark.python.daemon.module": "laneway.engines.spark._daemon",
+        # Between JVM and worker a TCP connection stalls 40 ms a task in delayed acknowledgements; a socket file does not.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.worker.reuse": "true",
+        # The JVM moves one row a task: compiling a plan for it costs more than running it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        # How long Spark waits before it asks again for new records; the planner does the waiting.
+        "spark.sql.streaming.pollingDelay": "1ms",
+        "spark.sql.streaming.noDataProgressEventInterval": "1h",
+        "spark.sql.streaming.numRecentProgressUpdates": "10",
+        # Nothing of ours shows on the UI that the dashboard does not show better, and it listens on all interfaces.
+        "spark.ui.enabled": "true" if ui else "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        # A worker that dies is replaced and its task repeated; a batch fails only when that happens again and again.
+        "spark.task.maxFailures": "8",
+        "spark.log.level": "ERROR",
+    }
+    if ui:
+        conf["spark.ui.host"] = "127.0.0.1"
+    if master.startswith("local"):
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    if _is_local_path(checkpoint):
+        # Without Hadoop's native library each write would start `readlink` and `chmod` two dozen times: 120 ms a batch.
+        conf["spark.sql.streaming.checkpointFileManagerClass"] = (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        )
+        conf["spark.hadoop.fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
+    conf.update(extra)
+    return conf
+
+
+def open_session(app: str, master: str, conf: Mapping[str, str]) -> tuple[SparkSession, bool]:
+    """The running session, or a new one; and whether it is new, and so ours to stop."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active, False
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    paths = os.pathsep.join(Stream.search_path())
+    builder = SparkSession.builder.appName(f"laneway-{app}").master(master)
+    with tempfile.TemporaryDirectory(prefix="laneway-") as folder, _environment("PYTHONPATH", paths):
+        logging = Path(folder) / "log4j2.properties"
+        logging.write_text(_LOGGING)
+        java = [f"-Dlog4j2.configurationFile={logging.as_uri()}", *archive_options()]
+        settings: dict[str, Any] = {"spark.executorEnv.PYTHONPATH": paths, **conf}
+        java.append(settings.pop("spark.driver.extraJavaOptions", ""))
+        settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, java))
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        with _quiet_start():
+            return builder.getOrCreate(), True
+
+
+def _is_local_path(checkpoint: str) -> bool:
+    return "://" not in checkpoint or checkpoint.startswith("file:")
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set a variable for the JVM that is about to start, and put back what was there."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Keep the JVM's greetings off the terminal; the JVM's own stderr stays where it is pointed at its start."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") if not os.environ.get("LANEWAY_DEBUG") else os.fdopen(os.dup(2), "wb") as sink:
+            os.dup2(sink.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,172 @@
+"""From settings to streams: what the engine needs to know before Spark starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laneway._app import Buffer
+from laneway._life import Life, State
+from laneway.engines.spark._stream import Stream
+from laneway.errors import DeclarationError
+from laneway.kafka import Admin, BrokerAbsentError
+from laneway.settings import Settings, load
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from laneway._app import App, Route
+
+__all__ = ["configured", "effective", "master_of", "prepare_topics", "streams_of"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I22 asks for a start within 10 s
+_RETRY_FIELDS = {"attempts", "backoff", "backoff_max"}
+
+
+def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
+    """The settings given, or those of ``laneway.yaml`` and the environment, with the engine's own arguments over them."""
+    chosen = {key: value for key, value in overrides.items() if value is not None}
+    if settings is None:
+        named = os.environ.get("LANEWAY_CONFIG")
+        path = Path(named) if named else Path("laneway.yaml")
+        found = path if named or path.exists() else None
+        profile = os.environ.get("LANEWAY_PROFILE", "default")
+        return load(found, profile=profile, environ=os.environ, overrides=chosen)
+    return settings.with_overrides(chosen) if chosen else settings
+
+
+def configured(app: App, settings: Settings) -> App:
+    """The app with what the configuration says about its handlers and topics."""
+    changes: dict[str, dict[str, Any]] = {}
+    for route in app.routes:
+        found = settings.handlers.get(route.name)
+        if found is not None:
+            changes[route.name] = _changes(route, found)
+    unknown = set(settings.handlers) - {route.name for route in app.routes}
+    if unknown:
+        known = ", ".join(route.name for route in app.routes)
+        raise DeclarationError(
+            f"the configuration names handlers {sorted(unknown)} that app {app.name!r} lacks; it has: {known}"
+        )
+    return app.configured(changes, {name: topic.name for name, topic in settings.topics.items() if topic.name})
+
+
+def _changes(route: Route, found: Any) -> dict[str, Any]:
+    given = {
+        name: value for name, value in found.model_dump(exclude_none=True).items() if name in found.model_fields_set
+    }
+    changes = {
+        name: given[name]
+        for name in ("lanes", "timeout", "size", "within", "order", "strict", "error_topic")
+        if name in given
+    }
+    if _RETRY_FIELDS & set(given):
+        changes["retry"] = replace(route.retry, **{name: given[name] for name in _RETRY_FIELDS & set(given)})
+    if {"buffer_records", "buffer_size"} & set(given):
+        changes["buffer"] = Buffer(
+            given.get("buffer_records", route.buffer.records), given.get("buffer_size", route.buffer.size)
+        )
+    return changes
+
+
+def prepare_topics(
+    app: App, settings: Settings, life: Life, is_stopping: Callable[[], bool], wake: threading.Event
+) -> bool:
+    """Wait for brokers and topics, and create the error topics; False when told to stop meanwhile.
+
+    A broker that is absent or a topic that is missing is waited for; bad credentials are raised at once.
+    """
+    pause = _FIRST_PAUSE
+    while not is_stopping():
+        try:
+            missing = _prepare(app, settings)
+            if not missing:
+                return True
+            life.enter(State.INITIALISING, f"waiting for topic {', '.join(missing)}")
+        except BrokerAbsentError as error:
+            brokers = settings.cluster().client_options()["bootstrap.servers"]
+            life.enter(State.INITIALISING, f"waiting for Kafka at {brokers}: {error}")
+        wake.wait(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+    return False
+
+
+def _prepare(app: App, settings: Settings) -> list[str]:
+    missing = []
+    for route in app.routes:
+        admin = Admin(settings.cluster(_cluster_of(route, settings)).client_options())
+        partitions = admin.partitions(route.topic.name)
+        if not partitions:
+            missing.append(route.topic.name)
+        elif not admin.partitions(route.error_topic_of(app.name)):
+            admin.create(route.error_topic_of(app.name), len(partitions))
+    return list(dict.fromkeys(missing))
+
+
+def streams_of(app: App, settings: Settings, control: Path) -> list[Stream]:
+    """One stream for each topic, with all of its handlers: an offset is finished when every handler has finished it."""
+    by_topic: dict[str, list[Route]] = {}
+    for route in app.routes:
+        by_topic.setdefault(route.topic.name, []).append(route)
+    streams = []
+    payload = Stream.pickled(app)
+    for topic, routes in by_topic.items():
+        cluster = settings.cluster(_cluster_of(routes[0], settings))
+        folder = control / topic
+        folder.mkdir()
+        partitions = len(Admin(cluster.client_options()).partitions(topic)) or 1
+        tasks = settings.spark.tasks or _tasks(routes)
+        starts = [settings.handlers[route.name].start for route in routes if route.name in settings.handlers]
+        streams.append(
+            Stream(
+                app=app.name,
+                topic=topic,
+                routes=tuple(route.name for route in routes),
+                payload=payload,
+                paths=Stream.search_path(),
+                consumer={**cluster.consumer_options(), **_prefetch(routes, partitions, tasks)},
+                producer=cluster.producer_options(),
+                tasks=tasks,
+                batch_target=settings.spark.batch_target.total_seconds(),
+                max_batch_records=settings.spark.max_batch_records,
+                start=next((start for start in starts if start), "earliest"),
+                skip_lost=settings.on_data_loss == "continue",
+                control=str(folder),
+            )
+        )
+    return streams
+
+
+def master_of(master: str, streams: list[Stream]) -> str:
+    """Turn ``local`` and ``local[*]`` into as many slots as there may be tasks, each with its retries."""
+    if master not in ("local", "local[*]"):
+        return master
+    slots = sum(stream.tasks * len(stream.routes) for stream in streams)
+    return f"local[{max(2, slots)},8]"
+
+
+def _cluster_of(route: Route, settings: Settings) -> str | None:
+    handler = settings.handlers.get(route.name)
+    return handler.cluster if handler is not None else None
+
+
+def _tasks(routes: list[Route]) -> int:
+    """As many tasks as cores: more only cost start-up, fewer leave a core idle."""
+    del routes
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+
+
+def _prefetch(routes: list[Route], partitions: int, tasks: int) -> dict[str, Any]:
+    """Bound what the client reads ahead: its limits are per partition, ours is per task."""
+    share = max(1, -(-partitions // tasks))
+    size = max(int(route.buffer.size) for route in routes)
+    records = max(route.buffer.records for route in routes)
+    return {
+        "queued.min.messages": max(100, 2 * records // share),
+        "queued.max.messages.kbytes": max(1024, size // 1024 // share),
+        # A fetch larger than the queue's bound would pass it by as much.
+        "fetch.message.max.bytes": max(1 << 20, min(4 << 20, size // share)),
+    }

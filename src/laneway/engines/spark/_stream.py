@@ -1,0 +1,57 @@
+"""Stream: everything that the planner and the tasks of one topic's query need to know; it travels pickled."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+if TYPE_CHECKING:
+    from laneway._app import App
+
+__all__ = ["Stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One topic's query. Client options hold secrets; they travel inside a pickled class and never in Spark's options,
+    which Spark shows in plans and logs.
+    """
+
+    app: str
+    topic: str
+    routes: tuple[str, ...]
+    payload: bytes = field(repr=False)
+    """The app, pickled: by reference where its module can be imported, else by value."""
+    paths: tuple[str, ...]
+    """Where the app's modules are, for workers on this machine."""
+    consumer: dict[str, Any] = field(repr=False)
+    producer: dict[str, Any] = field(repr=False)
+    tasks: int = 2
+    """Most tasks per handler and batch."""
+    batch_target: float = 5.0
+    max_batch_records: int = 1_000_000
+    start: str = "earliest"
+    skip_lost: bool = False
+    control: str = ""
+    """Folder through which the driver tells the planner, which runs beside it, to stop."""
+
+    @property
+    def digest(self) -> str:
+        """Names the payload, so that a worker unpickles the app once and not for every task."""
+        return hashlib.sha256(self.payload).hexdigest()
+
+    @staticmethod
+    def pickled(app: App) -> bytes:
+        """The app as bytes."""
+        return bytes(cloudpickle.dumps(app))
+
+    @staticmethod
+    def search_path() -> tuple[str, ...]:
+        """The folders that this process imports from."""
+        here = [str(Path(entry or ".").resolve()) for entry in sys.path]
+        return tuple(entry for entry in dict.fromkeys(here) if Path(entry).is_dir())

@@ -1,0 +1,91 @@
+"""What a worker process keeps from task to task: the app, clients and the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from laneway.kafka import KafkaSender, RangeReader
+
+if TYPE_CHECKING:
+    from laneway._app import App
+    from laneway.engines.spark._stream import Stream
+
+__all__ = ["Worker", "load_app", "worker_of"]
+
+_apps: dict[str, App] = {}
+_workers: dict[str, Worker] = {}
+
+
+def load_app(stream: Stream) -> App:
+    """The app of a stream, unpickled once per process."""
+    app = _apps.get(stream.digest)
+    if app is None:
+        # Appended, never put first: a user's folder must not shadow an installed package.
+        sys.path.extend(path for path in stream.paths if path not in sys.path)
+        app = _apps[stream.digest] = cloudpickle.loads(stream.payload)
+    return app
+
+
+class Worker:
+    """One stream's clients and loop in one process. Made after the fork; used by one task at a time."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.app = load_app(stream)
+        self.routes = {route.name: route for route in self.app.routes}
+        self.reader = RangeReader(stream.consumer, skip_lost=stream.skip_lost)
+        self._producer = stream.producer
+        self._sender: KafkaSender | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        for setup in self.app.setups:
+            self._call(setup)
+        atexit.register(self._cleanup)
+        # A worker makes and drops records by the hundred thousand; looking at them for cycles every 700 is a waste.
+        gc.set_threshold(50_000, 20, 100)
+
+    @property
+    def sender(self) -> KafkaSender:
+        """The producer, made when it is first needed: most tasks of most apps never produce."""
+        if self._sender is None:
+            self._sender = KafkaSender(self._producer)
+        return self._sender
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of async handlers; it outlives the task, so a user's connection pool does too."""
+        if self._loop is None:
+            self._loop = _new_loop()
+            asyncio.set_event_loop(self._loop)
+        return self._loop
+
+    def _call(self, function: Any) -> None:
+        result = function()
+        if inspect.isawaitable(result):
+            self.loop.run_until_complete(result)
+
+    def _cleanup(self) -> None:
+        for cleanup in self.app.cleanups:
+            self._call(cleanup)
+
+
+def worker_of(stream: Stream) -> Worker:
+    """The process's worker for a stream."""
+    name = f"{stream.app}/{stream.topic}/{stream.digest}"
+    worker = _workers.get(name)
+    if worker is None:
+        worker = _workers[name] = Worker(stream)
+    return worker
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()  # type: ignore[no-any-return]

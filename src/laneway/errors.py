@@ -1,0 +1,157 @@
+"""Everything laneway raises, and the signals a handler may raise on purpose.
+
+::
+
+    LanewayError
+    ├── SettingsError         a configuration file, variable or flag is wrong; lists every problem at once
+    ├── DeclarationError      an app, topic or handler is declared in a way that cannot work
+    ├── CodecError            bytes cannot be turned into a value, or a value into bytes
+    ├── EngineError           an engine cannot start or go on
+    │   ├── CheckpointError   the checkpoint is unreadable or belongs to another app
+    │   └── DataLossError     records that were to be read are gone from the topic
+    ├── ProduceError          a message was not accepted by the brokers
+    │   └── MessageTooLargeError   it is larger than the topic allows
+    ├── AdminError            a topic or offset request failed
+    ├── BrokerError           the development broker cannot be fetched, started or stopped
+    └── UnreachableStateError this should never happen; please open an issue
+
+Signals are not errors and do not end in ``Error``: `Reject`, `Skip`, `RetryAfter`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+__all__ = [
+    "AdminError",
+    "BrokerError",
+    "CheckpointError",
+    "CodecError",
+    "DataLossError",
+    "DeclarationError",
+    "EngineError",
+    "HandlerTimeoutError",
+    "LanewayError",
+    "MessageTooLargeError",
+    "Problem",
+    "ProduceError",
+    "Reject",
+    "RetryAfter",
+    "SettingsError",
+    "Skip",
+    "UnreachableStateError",
+]
+
+
+class LanewayError(Exception):
+    """The base of every error laneway raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in the configuration, and what to do about it.
+
+    Args:
+        source: the file, environment variable or flag.
+        line: line in the file, counted from 1; None when there is no file.
+        key: dotted path of the setting, such as ``handlers.charge.lanes``.
+        message: what is wrong.
+        fix: what to write instead.
+    """
+
+    source: str
+    line: int | None
+    key: str
+    message: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        """One line: place, key, problem, fix."""
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        text = f"{place}: {self.key}: {self.message}" if self.key else f"{place}: {self.message}"
+        return f"{text}. Fix: {self.fix}" if self.fix else text
+
+
+class SettingsError(LanewayError):
+    """The configuration is wrong; `problems` holds every reason, not only the first."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        head = f"{count} problem{'s' if count != 1 else ''} in the configuration"
+        super().__init__("\n".join([head, *(f"  {problem}" for problem in self.problems)]))
+
+
+class DeclarationError(LanewayError):
+    """An app, topic or handler is declared in a way that cannot work."""
+
+
+class CodecError(LanewayError):
+    """Bytes cannot be turned into a value, or a value into bytes."""
+
+
+class EngineError(LanewayError):
+    """An engine cannot start or go on."""
+
+
+class CheckpointError(EngineError):
+    """The checkpoint is unreadable or belongs to another app."""
+
+
+class DataLossError(EngineError):
+    """Records that were to be read are gone from the topic (retention, deletion, truncation)."""
+
+
+class ProduceError(LanewayError):
+    """A message was not accepted by the brokers."""
+
+
+class MessageTooLargeError(ProduceError):
+    """A message is larger than its topic or the client allows."""
+
+
+class AdminError(LanewayError):
+    """A topic or offset request failed."""
+
+
+class BrokerError(LanewayError):
+    """The development broker cannot be fetched, started or stopped; the message says how to fix it."""
+
+
+class HandlerTimeoutError(LanewayError):
+    """A handler ran longer than its time limit."""
+
+
+class UnreachableStateError(LanewayError):
+    """This should never happen. Please open an issue if it does."""
+
+
+class Reject(Exception):  # noqa: N818 - a signal, not an error
+    """Raised by a handler to send the record straight to the error topic."""
+
+    def __init__(self, reason: str = "rejected by the handler") -> None:
+        super().__init__(reason)
+
+
+class Skip(Exception):  # noqa: N818 - a signal, not an error
+    """Raised by a handler to finish the record without an effect; it is counted as skipped."""
+
+    def __init__(self, reason: str = "skipped by the handler") -> None:
+        super().__init__(reason)
+
+
+class RetryAfter(Exception):  # noqa: N818 - a signal, not an error
+    """Raised by a handler to try the record again after *delay*; it uses up one attempt."""
+
+    def __init__(self, delay: float | str | timedelta, reason: str = "retry asked for by the handler") -> None:
+        self.delay = delay
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple[type[RetryAfter], tuple[float | str | timedelta, str]]:
+        """Pickle both arguments."""
+        return (type(self), (self.delay, str(self)))

@@ -1,0 +1,49 @@
+"""librdkafka's errors in laneway's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from laneway.errors import AdminError, MessageTooLargeError, ProduceError
+
+__all__ = ["BrokerAbsentError", "as_admin_error", "as_produce_error", "is_auth_error", "text_of"]
+
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
+_AUTH = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's public code for local errors begins with an underscore
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+}
+
+
+class BrokerAbsentError(AdminError):
+    """No broker answers, or the one asked is not ready; waiting may help."""
+
+
+def as_admin_error(error: KafkaException) -> AdminError:
+    """Why a request failed: refused for good, or worth another try."""
+    return AdminError(text_of(error)) if is_auth_error(error) else BrokerAbsentError(text_of(error))
+
+
+def as_produce_error(error: Any, topic: str) -> ProduceError:
+    """Why a message was not delivered."""
+    kind = MessageTooLargeError if error.code() in _TOO_LARGE else ProduceError
+    return kind(f"{topic}: {error.name()}: {error.str()}")
+
+
+def is_auth_error(error: Any) -> bool:
+    """Whether the broker knows who we are or what we may do, and says no: waiting does not help."""
+    if isinstance(error, KafkaException):
+        error = error.args[0]
+    return isinstance(error, KafkaError) and error.code() in _AUTH
+
+
+def text_of(error: BaseException) -> str:
+    """A Kafka exception as one readable line."""
+    inner = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return f"{inner.name()}: {inner.str()}" if isinstance(inner, KafkaError) else str(inner)

@@ -1,0 +1,69 @@
+"""KafkaSender: an idempotent producer behind the `Sender` protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, Producer
+
+from laneway.kafka._errors import as_produce_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laneway._record import Headers
+
+__all__ = ["KafkaSender"]
+
+
+class KafkaSender:
+    """Sends messages with acks=all and idempotence; made after the fork, one per process.
+
+    Args:
+        options: librdkafka options, as `ClusterSettings.producer_options` gives them.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._producer = Producer(dict(options))
+
+    def send(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        delivered: Callable[[Exception | None], None],
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> None:
+        """Hand over a message; when the local queue is full, wait for room."""
+
+        def on_delivery(error: Any, _message: Any) -> None:
+            delivered(None if error is None else as_produce_error(error, topic))
+
+        rest: dict[str, Any] = {}
+        if partition is not None:
+            rest["partition"] = partition
+        if timestamp is not None and timestamp > 0:
+            rest["timestamp"] = timestamp
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key, headers=list(headers) or None, on_delivery=on_delivery, **rest
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+            except KafkaException as error:
+                # Refused at once (too large for the client, unknown partition): the answer comes the usual way.
+                delivered(as_produce_error(error.args[0], topic))
+                return
+
+    def poll(self) -> None:
+        """Run the callbacks of messages whose fate is known."""
+        self._producer.poll(0)
+
+    def flush(self, timeout: float) -> int:
+        """Wait for everything under way; returns how many messages are still not delivered."""
+        return int(self._producer.flush(timeout))

@@ -1,0 +1,85 @@
+"""Ledger: which offsets are finished, and how far a partition may be committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Tracks the offsets of several partitions from seen to finished.
+
+    The committable offset of a partition is its lowest unfinished one, or the one after the last seen. Only what was
+    seen counts, so the gaps that compaction and transaction markers leave never hold it up.
+
+    Not thread-safe: one thread owns it, or a lock of the owner guards it.
+
+    Example:
+        >>> ledger = Ledger()
+        >>> ledger.see(0, [5, 6, 9])
+        >>> ledger.finish(0, 6)
+        >>> ledger.committable(0)
+        5
+    """
+
+    __slots__ = ("_next", "_unfinished")
+
+    def __init__(self) -> None:
+        # A dict keeps insertion order, which is offset order, and adds or removes in O(1) without an object per offset.
+        self._unfinished: dict[int, dict[int, None]] = {}
+        self._next: dict[int, int] = {}
+
+    def see(self, partition: int, offsets: Sequence[int]) -> None:
+        """Take note of offsets that were read, in ascending order.
+
+        Raises:
+            ValueError: when they do not ascend, or do not lie beyond all seen before.
+        """
+        if not offsets:
+            return
+        if offsets[0] < self._next.get(partition, 0):
+            raise ValueError(f"partition {partition}: offset {offsets[0]} was seen before")
+        unfinished = self._unfinished.get(partition)
+        if unfinished is None:
+            unfinished = self._unfinished[partition] = {}
+        unfinished.update(dict.fromkeys(offsets))
+        self._next[partition] = offsets[-1] + 1
+
+    def finish(self, partition: int, offset: int) -> None:
+        """Take note that an offset's outcome is durable.
+
+        Raises:
+            KeyError: when it was not seen, or is finished already; either is a bug of the caller.
+        """
+        del self._unfinished[partition][offset]
+
+    def finish_all(self, places: Iterable[tuple[int, int]]) -> None:
+        """Finish several (partition, offset) pairs."""
+        unfinished = self._unfinished
+        for partition, offset in places:
+            del unfinished[partition][offset]
+
+    def committable(self, partition: int) -> int | None:
+        """The offset that may be committed: never above an unfinished one. None when nothing was seen."""
+        unfinished = self._unfinished.get(partition)
+        if unfinished:
+            return next(iter(unfinished))
+        return self._next.get(partition)
+
+    def unfinished(self, partition: int) -> Sequence[int]:
+        """The unfinished offsets, ascending."""
+        return tuple(self._unfinished.get(partition, ()))
+
+    @property
+    def outstanding(self) -> int:
+        """How many offsets are unfinished over all partitions."""
+        return sum(map(len, self._unfinished.values()))
+
+    def forget(self, partition: int) -> None:
+        """Drop a partition that is no longer ours."""
+        self._unfinished.pop(partition, None)
+        self._next.pop(partition, None)

@@ -1,0 +1,235 @@
+"""Scheduler: keys wait in line, a free lane takes the key that has been ready longest."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+__all__ = ["KeyQueue", "Scheduler", "Turn"]
+
+
+class _Sized(Protocol):
+    size: int
+
+
+T = TypeVar("T", bound=_Sized)
+
+
+class KeyQueue(Generic[T]):
+    """The items of one key: finished ones up to `start`, then `taken` in work, then those that wait."""
+
+    __slots__ = ("is_out", "items", "key", "lane", "start", "taken")
+
+    def __init__(self, key: Hashable, item: T, lane: int) -> None:
+        self.key = key
+        self.items = [item]
+        self.start = 0
+        self.taken = 0
+        self.is_out = False
+        """In work, waiting for its copy to be parked, or postponed: not to be given to a lane now."""
+        self.lane = lane
+        """The partition, when lanes are strict."""
+
+    def work(self) -> list[T]:
+        """The items a lane has taken, in order."""
+        return self.items[self.start : self.start + self.taken]
+
+
+Turn = list[KeyQueue[T]]
+"""What one lane works through: queues whose taken items no other lane touches."""
+
+
+class Scheduler(Generic[T]):
+    """Gives ready keys to free lanes; a key with an item in work is not ready.
+
+    Lanes are a count, not a hash: any free lane takes the oldest ready key, so none idles while a key waits. With
+    *per_partition* a partition may use no more than that many lanes at once (strict lanes).
+
+    Not thread-safe: one thread owns it, or a lock of the owner guards it. Every operation is O(1) per item.
+
+    Args:
+        lanes: how many turns may be out at once.
+        per_partition: most turns out for the items of one partition; None lets a busy partition borrow.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_busy",
+        "_late",
+        "_order",
+        "_per_partition",
+        "_queues",
+        "_ready",
+        "lanes",
+        "lanes_busy",
+        "ready",
+        "records",
+        "size",
+    )
+
+    def __init__(self, lanes: int, per_partition: int | None = None) -> None:
+        self.lanes = max(1, lanes)
+        self.lanes_busy = 0
+        """Turns out now."""
+        self.records = 0
+        """Items pushed and not settled."""
+        self.size = 0
+        """Their bytes."""
+        self.ready = 0
+        """Items that a lane could take now."""
+        self._queues: dict[Hashable, KeyQueue[T]] = {}
+        self._ready: deque[KeyQueue[T]] = deque()
+        self._late: list[tuple[float, int, KeyQueue[T]]] = []
+        self._order = count()  # ties of the heap fall to the earlier one, never to a comparison of queues
+        self._per_partition = per_partition
+        self._busy: dict[int, int] = {}
+        self._blocked: dict[int, deque[KeyQueue[T]]] = {}
+
+    def push(self, items: Iterable[T], keys: Iterable[Hashable], partitions: Iterable[int] | None = None) -> None:
+        """Put items at the end of their keys' queues; an item whose key is None has no order and waits for nobody."""
+        queues, ready = self._queues, self._ready
+        added = takeable = size = 0
+        for item, key, lane in zip(items, keys, partitions or _zeros, strict=False):
+            added += 1
+            size += item.size
+            if key is None:
+                ready.append(KeyQueue(None, item, lane))
+                takeable += 1
+                continue
+            queue = queues.get(key)
+            if queue is None:
+                queues[key] = queue = KeyQueue(key, item, lane)
+                ready.append(queue)
+                takeable += 1
+            else:
+                queue.items.append(item)
+                if not queue.is_out:
+                    takeable += 1
+        self.records += added
+        self.size += size
+        self.ready += takeable
+
+    def take(self, most: int) -> Turn[T] | None:
+        """Give a free lane up to *most* items; None when no lane is free or nothing is ready."""
+        ready = self._ready
+        if not ready or self.lanes_busy >= self.lanes:
+            return None
+        if self._per_partition is not None:
+            return self._take_strict(most)
+        turn: Turn[T] = []
+        left = most
+        while ready and left > 0:
+            queue = ready.popleft()
+            left -= self._give(queue, left)
+            turn.append(queue)
+        self.lanes_busy += 1
+        return turn
+
+    def end_turn(self, turn: Sequence[KeyQueue[T]] = ()) -> None:
+        """A lane is free again. Its queues are settled or postponed on their own; one that is not stays out."""
+        self.lanes_busy -= 1
+        if self._per_partition is not None and turn:
+            lane = turn[0].lane
+            self._busy[lane] -= 1
+            blocked = self._blocked.get(lane)
+            if blocked:
+                self._ready.append(blocked.popleft())
+
+    def settle(self, queue: KeyQueue[T], done: int) -> None:
+        """The first *done* taken items are finished with; the rest, and what waits behind, become ready again."""
+        self._advance(queue, done)
+        left = len(queue.items) - queue.start
+        if left:
+            queue.is_out = False
+            self.ready += left
+            self._ready.append(queue)
+        elif queue.key is not None:
+            del self._queues[queue.key]
+
+    def postpone(self, queue: KeyQueue[T], done: int, until: float) -> None:
+        """As `settle`, but the key stays out until `wake` is called with a time of *until* or later."""
+        self._advance(queue, done)
+        heapq.heappush(self._late, (until, next(self._order), queue))
+
+    def wake(self, now: float) -> int:
+        """Make the postponed keys ready whose time has come, before those that wait already; returns how many."""
+        woken = 0
+        while self._late and self._late[0][0] <= now:
+            queue = heapq.heappop(self._late)[2]
+            queue.is_out = False
+            self.ready += len(queue.items) - queue.start
+            self._ready.appendleft(queue)
+            woken += 1
+        return woken
+
+    @property
+    def next_wake(self) -> float | None:
+        """When the first postponed key may run again."""
+        return self._late[0][0] if self._late else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every item pushed is finished with."""
+        return self.records == 0
+
+    def _give(self, queue: KeyQueue[T], most: int) -> int:
+        waiting = len(queue.items) - queue.start
+        queue.taken = min(waiting, most)
+        queue.is_out = True
+        self.ready -= waiting
+        return queue.taken
+
+    def _take_strict(self, most: int) -> Turn[T] | None:
+        """As `take`, one partition a turn, passing over partitions that use all of their lanes."""
+        turn: Turn[T] = []
+        lane, left = -1, most
+        passed: list[KeyQueue[T]] = []
+        while self._ready and left > 0:
+            queue = self._ready.popleft()
+            if not turn and self._busy.get(queue.lane, 0) >= (self._per_partition or 1):
+                self._blocked.setdefault(queue.lane, deque()).append(queue)
+                continue
+            if turn and queue.lane != lane:
+                passed.append(queue)
+                # Looking further would make a turn cost as much as the line is long.
+                if len(passed) >= 8:
+                    break
+                continue
+            lane = queue.lane
+            left -= self._give(queue, left)
+            turn.append(queue)
+        self._ready.extendleft(reversed(passed))
+        if not turn:
+            return None
+        self._busy[lane] = self._busy.get(lane, 0) + 1
+        self.lanes_busy += 1
+        return turn
+
+    def _advance(self, queue: KeyQueue[T], done: int) -> None:
+        if done:
+            start = queue.start
+            for item in queue.items[start : start + done] if done > 1 else (queue.items[start],):
+                self.size -= item.size
+            self.records -= done
+            queue.start = start = start + done
+            # Cutting the list at each item would cost O(n); at half its length it costs O(1) each, and no more
+            # finished items are kept in memory than unfinished ones.
+            if start * 2 >= len(queue.items):
+                del queue.items[:start]
+                queue.start = 0
+        queue.taken = 0
+
+
+class _Zeros:
+    """Endless zeros: the partitions of items when lanes are pooled."""
+
+    def __iter__(self) -> Any:
+        return iter(int, 1)
+
+
+_zeros = _Zeros()

@@ -1,0 +1,321 @@
+"""Desk: where turns begin and end. It owns scheduler, ledger, failure path and outbox of one route in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from laneway._record import Record
+from laneway.errors import ProduceError, UnreachableStateError
+from laneway.instrumentation import ErrorSample, Histogram, Tally
+from laneway.lanes import KeyQueue, Ledger, Scheduler
+from laneway.pipeline._outbox import Letter, Outbox, is_hopeless
+from laneway.retry import Failure, TryAgain, judge, parked_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laneway._app import Route
+    from laneway._clock import Clock
+    from laneway.pipeline._execute import Posted, Result
+    from laneway.typing import Sender
+
+__all__ = ["Desk"]
+
+_MOST_A_TURN = 512  # records; more would not be faster, and a turn that fails late would give back more
+_SLICE = 0.002  # seconds of work a lane takes at once: short enough that no other key waits noticeably
+
+
+class Desk:
+    """Gives turns to lanes and settles them.
+
+    Not thread-safe: one thread owns it, or the runner's lock guards every call. The user's function is never called
+    here, so the lock is never held while it runs.
+
+    Args:
+        route: whose records these are.
+        app: the app's name, for the parked copies.
+        lanes: how many lanes this process has for the route.
+        sender: where messages and copies go.
+        clock: the time.
+        per_partition: lanes of each partition when they are strict.
+    """
+
+    def __init__(
+        self, route: Route, app: str, *, lanes: int, sender: Sender, clock: Clock, per_partition: int | None = None
+    ) -> None:
+        self.route = route
+        self.tally = Tally(lanes=lanes)
+        self.scheduler: Scheduler[Record[Any]] = Scheduler(lanes, per_partition)
+        self.ledger = Ledger()
+        self.outbox = Outbox(sender, self.tally)
+        self.is_closing = False
+        """Nothing more will be admitted: a batch need not wait to be full."""
+        self._app = app
+        self._clock = clock
+        self._order = route.order_by
+        self._most_records, self._most_size = route.buffer.records, int(route.buffer.size)
+        self._is_batch = route.kind == "batch"
+        self._within = route.within.total_seconds()
+        self._short_since: float | None = None
+        self._pace = 0.0
+        """Seconds a call takes, smoothed; rises at once and falls slowly, so a slow handler is never given too much."""
+        self._latency = Histogram(self.tally.latency)
+        self._busy_area, self._busy_at = 0.0, 0.0
+
+    @property
+    def room(self) -> int:
+        """How many more records may be read now."""
+        if self.scheduler.size >= self._most_size:
+            return 0
+        return max(0, self._most_records - self.scheduler.records)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything admitted has reached its end."""
+        return self.scheduler.is_idle and not self.outbox.pending
+
+    @property
+    def pace(self) -> float:
+        """Seconds a call of the handler takes."""
+        return self._pace
+
+    def admit(self, records: Sequence[Record[Any]]) -> None:
+        """Take over records that were read, those of each partition in offset order."""
+        by_partition: dict[int, list[int]] = {}
+        for record in records:
+            offsets = by_partition.get(record.partition)
+            if offsets is None:
+                by_partition[record.partition] = [record.offset]
+            else:
+                offsets.append(record.offset)
+        for partition, offsets in by_partition.items():
+            self.ledger.see(partition, offsets)
+        keys: Any
+        if self._order == "key":
+            keys = [record.key for record in records]
+        elif self._order == "partition":
+            keys = [record.partition for record in records]
+        else:
+            keys = [None] * len(records)
+        self.scheduler.push(records, keys, [record.partition for record in records])
+        self.tally.read += len(records)
+        self.tally.size += sum([record.size for record in records])
+
+    def take(self) -> list[KeyQueue[Record[Any]]] | None:
+        """A turn for a free lane, or None."""
+        scheduler = self.scheduler
+        if not scheduler.ready:
+            return None
+        if self._is_batch:
+            most = self.route.size
+            if scheduler.ready < most and not self._is_due():
+                return None
+            self._short_since = None
+        else:
+            most = _MOST_A_TURN if self._pace * _MOST_A_TURN < _SLICE else max(1, int(_SLICE / self._pace))
+            # A turn must not take the work that other free lanes could begin at once, unless it is over in no time.
+            if most > 1 and self._pace > 20e-6:
+                most = min(most, max(1, scheduler.ready // scheduler.lanes))
+        self._track_busy()
+        turn = scheduler.take(most)
+        if turn and not self.tally.first:
+            self.tally.first = self._clock.wall()
+        return turn
+
+    def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
+        """Act on what became of a turn."""
+        tally, scheduler = self.tally, self.scheduler
+        self._track_busy()
+        tally.calls += result.calls
+        tally.seconds += result.seconds
+        if result.calls:
+            pace = result.seconds / result.calls
+            self._pace = pace if pace > self._pace else self._pace * 0.9 + pace * 0.1
+        if result.error is not None:
+            self._fail_batch(turn, result.error, result.bad)
+        elif result.failures or result.bad:
+            self._settle_failures(turn, result)
+        else:
+            done = result.done
+            for queue, count in zip(turn, done, strict=False):
+                scheduler.settle(queue, count)
+            for queue in turn[len(done) :]:
+                scheduler.settle(queue, 0)
+        scheduler.end_turn(turn)
+        tally.handled += len(result.finished)
+        tally.skipped += len(result.skipped)
+        self._finish(result.finished)
+        if result.skipped:
+            self._finish(result.skipped)
+        for records, posted in result.outputs:
+            self._post(records, posted)
+
+    def tick(self) -> None:
+        """Let time pass: acknowledgements, repeats, postponed keys."""
+        now = self._clock.monotonic()
+        self.outbox.tick(now)
+        self.scheduler.wake(now)
+
+    def park_all(self, records: Sequence[Record[Any]], error: Exception) -> None:
+        """Send records to the error topic that no queue holds (the rows of a columnar handler's table)."""
+        failure = Failure.of(error)
+        for record in records:
+            self._park(record, failure, None)
+
+    def close(self) -> Tally:
+        """Check that nothing is left and give the tally.
+
+        Raises:
+            UnreachableStateError: when a record has not reached its end.
+        """
+        self._track_busy()
+        if not self.is_done or self.ledger.outstanding:
+            raise UnreachableStateError(
+                f"{self.ledger.outstanding} records of handler {self.route.name!r} are unfinished at the end of a task. "
+                "This should never happen. Please open an issue."
+            )
+        span = self.tally.last - self.tally.first
+        self.tally.lanes_busy = self._busy_area / span if span > 0 else 0.0
+        return self.tally
+
+    @property
+    def next_wake(self) -> float | None:
+        """When `tick` has something to do even if nothing else happens."""
+        times = [time for time in (self.scheduler.next_wake, self.outbox.next_wake) if time is not None]
+        if self._short_since is not None:
+            times.append(self._short_since + self._within)
+        return min(times, default=None)
+
+    def _is_due(self) -> bool:
+        if self.is_closing:
+            return True
+        now = self._clock.monotonic()
+        if self._short_since is None:
+            self._short_since = now
+        return now - self._short_since >= self._within
+
+    def _track_busy(self) -> None:
+        now = self._clock.monotonic()
+        self._busy_area += self.scheduler.lanes_busy * (now - self._busy_at) if self._busy_at else 0.0
+        self._busy_at = now
+
+    def _finish(self, records: Sequence[Record[Any]]) -> None:
+        """The outcome of these records is durable."""
+        wall = self._clock.wall()
+        now = int(wall * 1000)
+        self.ledger.finish_all([(record.partition, record.offset) for record in records])
+        self._latency.add_all([now - record.timestamp for record in records])
+        self.tally.last = wall
+
+    def _settle_failures(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
+        bad: dict[int, list[tuple[Record[Any], Exception]]] = {}
+        for index, record, error in result.bad:
+            bad.setdefault(index, []).append((record, error))
+        for index, queue in enumerate(turn):
+            count = result.done[index] if index < len(result.done) else 0
+            if index in result.failures:
+                self._fail(queue, count, *result.failures[index])
+            elif index in bad:
+                self._park_members(queue, count, bad[index])
+            else:
+                self.scheduler.settle(queue, count)
+
+    def _fail(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], error: Exception) -> None:
+        verdict = judge(error, record.attempt, self.route.retry)
+        if isinstance(verdict, TryAgain):
+            self._note(record, error, "retried")
+            self.tally.retried += 1
+            record.attempt += 1
+            self.scheduler.postpone(queue, done, self._clock.monotonic() + verdict.pause.total_seconds())
+        else:
+            self._park_members(queue, done + 1, [(record, error)])
+
+    def _fail_batch(
+        self, turn: list[KeyQueue[Record[Any]]], error: Exception, bad: list[tuple[int, Record[Any], Exception]]
+    ) -> None:
+        """The whole batch is tried again or parked; members that could not be decoded are parked either way."""
+        records = [record for queue in turn for record in queue.work()]
+        verdict = judge(error, max(record.attempt for record in records), self.route.retry)
+        if isinstance(verdict, TryAgain):
+            until = self._clock.monotonic() + verdict.pause.total_seconds()
+            self._note(records[0], error, "retried")
+            self.tally.retried += 1
+            for record in records:
+                record.attempt += 1
+            for queue in turn:
+                self.scheduler.postpone(queue, 0, until)
+            return
+        reasons = {(record.partition, record.offset): why for _, record, why in bad}
+        for queue in turn:
+            members = [(record, reasons.get((record.partition, record.offset), error)) for record in queue.work()]
+            self._park_members(queue, queue.taken, members)
+
+    def _park_members(
+        self, queue: KeyQueue[Record[Any]], done: int, members: Sequence[tuple[Record[Any], Exception]]
+    ) -> None:
+        """Park records of one key. The key stays out, without a lane, until each copy is acknowledged."""
+        left = len(members)
+
+        def landed() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self.scheduler.settle(queue, done)
+
+        for record, error in members:
+            self._note(record, error, "parked")
+            self._park(record, Failure.of(error), landed)
+
+    def _park(self, record: Record[Any], failure: Failure, then: Any) -> None:
+        def landed() -> None:
+            self.tally.parked += 1
+            self._finish((record,))
+            if then is not None:
+                then()
+
+        def undeliverable(letter: Letter, error: Exception) -> bool:
+            if is_hopeless(error):
+                # The trace is what we added; without it the copy is hardly larger than the record was.
+                letter.posted = self._copy(record, failure.shortened())
+            return False
+
+        self.outbox.post(Letter(self._copy(record, failure), landed, undeliverable))
+
+    def _copy(self, record: Record[Any], failure: Failure) -> Posted:
+        headers = parked_headers(
+            record, failure, app=self._app, handler=self.route.name, now=int(self._clock.wall() * 1000)
+        )
+        # The record's own timestamp and no partition: records of one key stay together on the error topic.
+        return (self.route.error_topic_of(self._app), record.key, record.raw, headers, None, record.timestamp)
+
+    def _post(self, records: Sequence[Record[Any]], posted: list[Posted]) -> None:
+        """Send the messages of records that were handled; they are finished when the last one is acknowledged."""
+        left, is_parked = len(posted), False
+
+        def landed() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self.tally.handled += len(records)
+                self._finish(records)
+
+        def undeliverable(letter: Letter, error: Exception) -> bool:
+            nonlocal is_parked
+            if not is_hopeless(error):
+                return False
+            if not is_parked:
+                is_parked = True
+                why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {error}")
+                self._note(records[0], why, "parked")
+                self.park_all(records, why)
+            return True
+
+        if not posted:
+            left = 1
+            landed()
+        for message in posted:
+            self.outbox.post(Letter(message, landed, undeliverable))
+
+    def _note(self, record: Record[Any], error: Exception, fate: str) -> None:
+        text = f"{type(error).__name__}: {error}"[:300]
+        self.tally.sample(ErrorSample(self.route.name, record.topic, record.partition, record.offset, text, fate))

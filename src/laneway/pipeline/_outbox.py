@@ -1,0 +1,107 @@
+"""Outbox: messages and parked copies on their way. A record is finished when the last of them is acknowledged."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from laneway.errors import MessageTooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway.instrumentation import Tally
+    from laneway.pipeline._execute import Posted
+    from laneway.typing import Sender
+
+__all__ = ["Letter", "Outbox"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
+
+
+class Letter:
+    """One message until its fate is known."""
+
+    __slots__ = ("landed", "posted", "tries", "undeliverable")
+
+    def __init__(
+        self, posted: Posted, landed: Callable[[], None], undeliverable: Callable[[Letter, Exception], bool]
+    ) -> None:
+        self.posted = posted
+        self.landed = landed
+        """Called once, when the message is acknowledged by all in-sync replicas."""
+        self.undeliverable = undeliverable
+        """Called when a try failed; True when the letter is taken care of in another way and is not to be repeated."""
+        self.tries = 0
+
+
+class Outbox:
+    """Hands letters to a sender and repeats those that fail, for ever, with growing pauses.
+
+    Only the runner's own thread calls it. Nothing here gives up, because what waits for a letter would be lost.
+    """
+
+    def __init__(self, sender: Sender, tally: Tally) -> None:
+        self._sender = sender
+        self._tally = tally
+        self._answers: deque[tuple[Letter, Exception | None]] = deque()
+        self._later: list[tuple[float, int, Letter]] = []
+        self._order = count()
+        self.pending = 0
+        """Letters not yet acknowledged."""
+        self.trouble: str | None = None
+        """Why the newest failed try failed; None when nothing waits to be repeated."""
+
+    def post(self, letter: Letter) -> None:
+        """Send a letter; its `landed` is called inside a later `tick`."""
+        self.pending += 1
+        self._send(letter)
+
+    def tick(self, now: float) -> None:
+        """Run callbacks, act on the answers, repeat what is due."""
+        if not self.pending:
+            return
+        self._sender.poll()
+        while self._answers:
+            self._answered(*self._answers.popleft(), now)
+        while self._later and self._later[0][0] <= now:
+            self._send(heapq.heappop(self._later)[2])
+        if not self._later:
+            self.trouble = None
+
+    @property
+    def next_wake(self) -> float | None:
+        """When the next repeat is due."""
+        return self._later[0][0] if self._later else None
+
+    def _send(self, letter: Letter) -> None:
+        topic, key, value, headers, partition, timestamp = letter.posted
+
+        def delivered(error: Exception | None) -> None:
+            self._answers.append((letter, error))
+
+        self._sender.send(
+            topic, key=key, value=value, headers=headers, partition=partition, timestamp=timestamp, delivered=delivered
+        )
+
+    def _answered(self, letter: Letter, error: Exception | None, now: float) -> None:
+        if error is None:
+            self.pending -= 1
+            self._tally.produced += 1
+            letter.landed()
+            return
+        self._tally.undelivered += 1
+        letter.tries += 1
+        if letter.undeliverable(letter, error):
+            self.pending -= 1
+            return
+        self.trouble = f"cannot write to {letter.posted[0]}: {error}"
+        pause = min(_FIRST_PAUSE * 2 ** min(letter.tries - 1, 10), _LONGEST_PAUSE)
+        heapq.heappush(self._later, (now + pause, next(self._order), letter))
+
+
+def is_hopeless(error: Any) -> bool:
+    """Whether repeating the same message cannot help."""
+    return isinstance(error, MessageTooLargeError)

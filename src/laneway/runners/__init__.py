@@ -1,0 +1,7 @@
+"""Lanes in motion: they read from a source, run turns on an event loop, on threads or on Arrow tables, and settle them."""
+
+from laneway.runners._async import AsyncRunner
+from laneway.runners._columnar import ColumnarRunner
+from laneway.runners._threads import ThreadRunner
+
+__all__ = ["AsyncRunner", "ColumnarRunner", "ThreadRunner"]

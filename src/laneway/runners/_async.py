@@ -1,0 +1,102 @@
+"""AsyncRunner: lanes on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from laneway._clock import Clock
+    from laneway._record import Record
+    from laneway.lanes import KeyQueue
+    from laneway.pipeline import Call, Desk
+    from laneway.typing import Source
+
+__all__ = ["AsyncRunner"]
+
+_FETCH = 2_000  # records a fetch; more would keep the loop, and with it every lane, waiting for the conversion
+_POLL = 0.002  # seconds between looks at the source; the loop cannot wait on a librdkafka queue
+
+
+class AsyncRunner:
+    """Runs an async handler's turns on the running event loop.
+
+    A lane is a task that exists only while there is work for it: thirty thousand idle lanes cost nothing.
+    Everything happens on the loop's thread, so nothing is locked.
+    """
+
+    def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
+        self._desk = desk
+        self._execute = call.batch_async if desk.route.kind == "batch" else call.single_async
+        self._clock = clock
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._broken: BaseException | None = None
+
+    async def run(self, source: Source) -> None:
+        """Work until the source is exhausted and every record has reached its end."""
+        desk = self._desk
+        try:
+            while True:
+                fetched = 0
+                if not source.is_exhausted:
+                    fetched = self._read(source)
+                    desk.is_closing = source.is_exhausted
+                desk.tick()
+                while (turn := desk.take()) is not None:
+                    self._start(turn)
+                if self._broken is not None:
+                    raise self._broken
+                if source.is_exhausted and desk.is_done:
+                    return
+                await self._pause(source, fetched)
+        finally:
+            for lane in self._lanes:
+                lane.cancel()
+
+    def _read(self, source: Source) -> int:
+        room = self._desk.room
+        if not room:
+            return 0
+        records = source.fetch(min(room, _FETCH), 0.0)
+        if records:
+            self._desk.admit(records)
+        return len(records)
+
+    async def _pause(self, source: Source, fetched: int) -> None:
+        if fetched and self._desk.room:
+            await asyncio.sleep(0)
+        elif not source.is_exhausted or self._desk.outbox.pending:
+            await asyncio.sleep(_POLL)
+        else:
+            await self._wait_for_change()
+
+    async def _wait_for_change(self) -> None:
+        """Sleep until a lane ends or a postponed key is due."""
+        wake = self._desk.next_wake
+        self._changed.clear()
+        pause = None if wake is None else max(0.0, wake - self._clock.monotonic())
+        try:
+            async with asyncio.timeout(pause):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _start(self, turn: list[KeyQueue[Record[Any]]]) -> None:
+        lane = asyncio.get_running_loop().create_task(self._lane(turn))
+        self._lanes.add(lane)
+        lane.add_done_callback(self._ended)
+
+    async def _lane(self, turn: list[KeyQueue[Record[Any]]] | None) -> None:
+        desk, execute = self._desk, self._execute
+        while turn is not None:
+            desk.settle(turn, await execute(turn))
+            turn = desk.take()
+        self._changed.set()
+
+    def _ended(self, lane: asyncio.Task[None]) -> None:
+        self._lanes.discard(lane)
+        if not lane.cancelled() and lane.exception() is not None:
+            # Not a failure of the handler (that is an outcome) but of ours, or an exit asked for: end the run.
+            self._broken = lane.exception()
+            self._changed.set()

@@ -1,0 +1,144 @@
+"""ThreadRunner: lanes on threads, or on none at all while the handler is too fast for threads to pay."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from laneway._clock import Clock
+    from laneway.pipeline import Call, Desk
+    from laneway.typing import Source
+
+__all__ = ["ThreadRunner"]
+
+_FETCH = 5_000
+_FAST = 100e-6  # seconds a call: below this a hand-over to a thread costs more than the call
+_TRIAL = 64  # calls on threads before the pace is believed
+_IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
+_STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
+
+
+class ThreadRunner:
+    """Runs a sync handler's turns on up to as many threads as there are lanes.
+
+    A fast handler (under 0.1 ms a call) is called on the reader's own thread: Python runs one thread at a time, so
+    more threads could only take turns. As soon as a call is slower, work moves to threads.
+
+    The reader's thread owns the source and the sender. The desk is guarded by one lock, which no thread holds while
+    the user's function runs.
+    """
+
+    def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
+        self._desk = desk
+        self._execute = call.batch if desk.route.kind == "batch" else call.single
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._is_over = False
+        self._broken: BaseException | None = None
+
+    def run(self, source: Source) -> None:
+        """Work until the source is exhausted and every record has reached its end."""
+        desk = self._desk
+        try:
+            while True:
+                inline = self._is_fast()
+                records = []
+                if not source.is_exhausted and desk.room:
+                    # A fast handler works on this thread: wait for records only when there is nothing else to do.
+                    busy = desk.scheduler.ready or (inline and desk.outbox.pending)
+                    records = source.fetch(min(desk.room, _FETCH), 0.0 if busy else _IDLE)
+                with self._lock:
+                    if records:
+                        desk.admit(records)
+                    desk.is_closing = source.is_exhausted
+                    desk.tick()
+                    if self._broken is not None:
+                        raise self._broken
+                    if source.is_exhausted and desk.is_done:
+                        return
+                    if not inline:
+                        self._wake_lanes()
+                        if not records:
+                            self._changed.wait(self._pause(source))
+                        continue
+                self._work_inline()
+        finally:
+            self._end()
+
+    def _is_fast(self) -> bool:
+        desk = self._desk
+        return desk.tally.calls >= _TRIAL and desk.pace < _FAST and desk.route.kind == "single"
+
+    def _work_inline(self) -> None:
+        """One turn on this thread. Lanes that still run a slow call are left alone."""
+        with self._lock:
+            turn = self._desk.take()
+        if turn is None:
+            with self._lock:
+                # Something may be in work, postponed or on its way to the error topic.
+                if self._desk.scheduler.records:
+                    self._changed.wait(0.001)
+            return
+        result = self._execute(turn)
+        with self._lock:
+            self._desk.settle(turn, result)
+
+    def _pause(self, source: Source) -> float:
+        if not source.is_exhausted and self._desk.room:
+            return 0.001
+        if self._desk.outbox.pending:
+            return 0.005
+        wake = self._desk.next_wake
+        return 0.5 if wake is None else min(0.5, max(0.0, wake - self._clock.monotonic()))
+
+    def _wake_lanes(self) -> None:
+        """Called with the lock held: as many threads as there is work for, no more than lanes."""
+        desk = self._desk
+        wanted = min(desk.scheduler.ready, desk.scheduler.lanes - desk.scheduler.lanes_busy)
+        if desk.route.kind == "batch":
+            wanted = min(wanted, -(-desk.scheduler.ready // desk.route.size))
+        while self._idle < wanted and len(self._threads) < desk.scheduler.lanes:
+            self._add_thread()
+        self._work.notify(wanted)
+
+    def _add_thread(self) -> None:
+        before = threading.stack_size(_STACK)
+        try:
+            thread = threading.Thread(target=self._lane, name=f"lane-{len(self._threads)}", daemon=True)
+            thread.start()
+        finally:
+            threading.stack_size(before)
+        self._threads.append(thread)
+        self._idle += 1
+
+    def _lane(self) -> None:
+        try:
+            while True:
+                with self._lock:
+                    while (turn := self._desk.take()) is None:
+                        if self._is_over:
+                            return
+                        self._changed.notify()
+                        self._work.wait()
+                    self._idle -= 1
+                result = self._execute(turn)
+                with self._lock:
+                    self._desk.settle(turn, result)
+                    self._idle += 1
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a handler, or a bug of ours: end the run
+            with self._lock:
+                self._broken = error
+                self._changed.notify()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._is_over = True
+            self._work.notify_all()
+        if self._broken is None:
+            for thread in self._threads:
+                thread.join()
