@@ -21,6 +21,8 @@ class State(Enum):
     """Clients or a Spark session are being made."""
     CONSUMING = "consuming"
     """Records are being handled."""
+    PAUSED = "paused"
+    """Asked to handle nothing for now."""
     STOPPING = "stopping"
     """Asked to stop: what runs is finished and committed."""
     STOPPED = "stopped"

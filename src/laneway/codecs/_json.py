@@ -33,11 +33,11 @@ class Json(Generic[V]):
 
     def encode(self, value: V) -> bytes:
         """JSON of a value."""
-        if self._is_pydantic:
-            return value.model_dump_json().encode()  # type: ignore[attr-defined,no-any-return]
         try:
+            if self._is_pydantic:
+                return value.model_dump_json().encode()  # type: ignore[attr-defined,no-any-return]
             return self._encoder.encode(value)
-        except (TypeError, msgspec.MsgspecError) as error:
+        except (TypeError, AttributeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise CodecError(f"cannot write {type(value).__name__} as JSON: {error}") from error
 
     def decode(self, data: bytes) -> V:

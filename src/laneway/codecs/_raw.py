@@ -40,7 +40,10 @@ class Text(Raw):
         """UTF-8 of a text."""
         if not isinstance(value, str):
             raise CodecError(f"a text topic takes str, not {type(value).__name__}")
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise CodecError(f"cannot be written as UTF-8 at character {error.start}") from error
 
     def decode(self, data: bytes) -> str:  # type: ignore[override]
         """Text of UTF-8."""

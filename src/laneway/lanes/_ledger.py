@@ -43,10 +43,14 @@ class Ledger:
             return
         if offsets[0] < self._next.get(partition, 0):
             raise ValueError(f"partition {partition}: offset {offsets[0]} was seen before")
+        fresh = dict.fromkeys(offsets)
+        # Sorting what is sorted is one pass in C; out of order, the first unfinished would not be the lowest.
+        if len(fresh) != len(offsets) or sorted(offsets) != list(offsets):
+            raise ValueError(f"partition {partition}: offsets do not ascend: {list(offsets)[:20]}")
         unfinished = self._unfinished.get(partition)
         if unfinished is None:
             unfinished = self._unfinished[partition] = {}
-        unfinished.update(dict.fromkeys(offsets))
+        unfinished.update(fresh)
         self._next[partition] = offsets[-1] + 1
 
     def finish(self, partition: int, offset: int) -> None:

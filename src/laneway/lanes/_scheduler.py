@@ -81,7 +81,7 @@ class Scheduler(Generic[T]):
         self.size = 0
         """Their bytes."""
         self.ready = 0
-        """Items that a lane could take now."""
+        """Items of keys that are not out: a lane could take them, unless strict lanes hold their partition back."""
         self._queues: dict[Hashable, KeyQueue[T]] = {}
         self._ready: deque[KeyQueue[T]] = deque()
         self._late: list[tuple[float, int, KeyQueue[T]]] = []
@@ -136,9 +136,7 @@ class Scheduler(Generic[T]):
         if self._per_partition is not None and turn:
             lane = turn[0].lane
             self._busy[lane] -= 1
-            blocked = self._blocked.get(lane)
-            if blocked:
-                self._ready.append(blocked.popleft())
+            self._unblock(lane)
 
     def settle(self, queue: KeyQueue[T], done: int) -> None:
         """The first *done* taken items are finished with; the rest, and what waits behind, become ready again."""
@@ -208,7 +206,15 @@ class Scheduler(Generic[T]):
             return None
         self._busy[lane] = self._busy.get(lane, 0) + 1
         self.lanes_busy += 1
+        if self._busy[lane] < (self._per_partition or 1):
+            # This turn may hold several keys that came back one for each lane: the next lane needs one too.
+            self._unblock(lane)
         return turn
+
+    def _unblock(self, lane: int) -> None:
+        blocked = self._blocked.get(lane)
+        if blocked:
+            self._ready.append(blocked.popleft())
 
     def _advance(self, queue: KeyQueue[T], done: int) -> None:
         if done:

@@ -9,7 +9,7 @@ from laneway.errors import ProduceError, UnreachableStateError
 from laneway.instrumentation import ErrorSample, Histogram, Tally
 from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline._outbox import Letter, Outbox, is_hopeless
-from laneway.retry import Failure, TryAgain, judge, parked_headers
+from laneway.retry import Failure, TryAgain, judge, parked_headers, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Desk"]
 
 _MOST_A_TURN = 512  # records; more would not be faster, and a turn that fails late would give back more
+_MOST_UNKNOWN = 16  # records of a turn while no call has been timed
 _SLICE = 0.002  # seconds of work a lane takes at once: short enough that no other key waits noticeably
 
 
@@ -65,14 +66,20 @@ class Desk:
     @property
     def room(self) -> int:
         """How many more records may be read now."""
-        if self.scheduler.size >= self._most_size:
+        # What waits for its acknowledgement is in memory too: without it a slow topic would be read without end.
+        if self.scheduler.size + self.outbox.size >= self._most_size:
             return 0
-        return max(0, self._most_records - self.scheduler.records)
+        return max(0, self._most_records - self.scheduler.records - self.outbox.pending)
 
     @property
     def is_done(self) -> bool:
         """Whether everything admitted has reached its end."""
         return self.scheduler.is_idle and not self.outbox.pending
+
+    @property
+    def can_start(self) -> bool:
+        """Whether a further lane could begin now. A turn that ends may make more ready than its own lane takes."""
+        return bool(self.scheduler.ready) and self.scheduler.lanes_busy < self.scheduler.lanes
 
     @property
     def pace(self) -> float:
@@ -110,16 +117,15 @@ class Desk:
             most = self.route.size
             if scheduler.ready < most and not self._is_due():
                 return None
-            self._short_since = None
+        elif not self.tally.calls:
+            most = 1  # the pace is not known: several slow calls in a row would keep the other lanes idle
         else:
-            most = _MOST_A_TURN if self._pace * _MOST_A_TURN < _SLICE else max(1, int(_SLICE / self._pace))
-            # A turn must not take the work that other free lanes could begin at once, unless it is over in no time.
-            if most > 1 and self._pace > 20e-6:
-                most = min(most, max(1, scheduler.ready // scheduler.lanes))
+            most = self._most_a_turn()
         self._track_busy()
         turn = scheduler.take(most)
-        if turn and not self.tally.first:
-            self.tally.first = self._clock.wall()
+        if turn:
+            self._short_since = None
+            self.tally.first = self.tally.first or self._clock.wall()
         return turn
 
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
@@ -182,9 +188,17 @@ class Desk:
     def next_wake(self) -> float | None:
         """When `tick` has something to do even if nothing else happens."""
         times = [time for time in (self.scheduler.next_wake, self.outbox.next_wake) if time is not None]
-        if self._short_since is not None:
+        if self._short_since is not None and self.scheduler.lanes_busy < self.scheduler.lanes:
             times.append(self._short_since + self._within)
         return min(times, default=None)
+
+    def _most_a_turn(self) -> int:
+        """As many records as a lane can work through in one slice, but never the work that free lanes could begin."""
+        pace = self._pace
+        if pace * _MOST_A_TURN < _SLICE and pace:
+            return _MOST_A_TURN
+        most = int(_SLICE / pace) if pace else _MOST_UNKNOWN
+        return max(1, min(most, self.scheduler.ready // self.scheduler.lanes))
 
     def _is_due(self) -> bool:
         if self.is_closing:
@@ -305,7 +319,7 @@ class Desk:
                 return False
             if not is_parked:
                 is_parked = True
-                why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {error}")
+                why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {text_of(error)}")
                 self._note(records[0], why, "parked")
                 self.park_all(records, why)
             return True
@@ -317,5 +331,5 @@ class Desk:
             self.outbox.post(Letter(message, landed, undeliverable))
 
     def _note(self, record: Record[Any], error: Exception, fate: str) -> None:
-        text = f"{type(error).__name__}: {error}"[:300]
+        text = f"{type(error).__name__}: {text_of(error)}"[:300]
         self.tally.sample(ErrorSample(self.route.name, record.topic, record.partition, record.offset, text, fate))

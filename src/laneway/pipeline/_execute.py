@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._record import Batch, Record, as_messages
 from laneway.codecs import Raw
-from laneway.errors import HandlerTimeoutError, Skip
+from laneway.errors import HandlerTimeoutError, LanewayError, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class Call:
         """Call a sync function for each record of a turn."""
         result, function, codec = Result(), self._function, self._codec
         finished, done, limit = result.finished, result.done, self._timeout
-        now = began = self._clock.monotonic()
+        began = self._clock.monotonic()
         end = began + self._slice
         for index, queue in enumerate(turn):
             count = 0
@@ -76,9 +76,12 @@ class Call:
                 try:
                     if codec is not None and record.raw is not None:
                         record.value = codec.decode(record.raw)
-                    answer = function(record)
-                    if limit is not None:
-                        now = self._check_limit(now, limit)
+                    if limit is None:
+                        answer = function(record)
+                    else:
+                        start = self._clock.monotonic()
+                        answer = function(record)
+                        self._check_limit(start, limit)
                     if answer is None:
                         finished.append(record)
                     else:
@@ -92,10 +95,8 @@ class Call:
             result.calls += count
             done.append(count)
             # Reading the clock at each record would cost more than a fast handler.
-            if index & 15 == 15 or count > 15:
-                now = self._clock.monotonic()
-                if now > end:
-                    break
+            if (index & 3 == 3 or count > 3) and self._clock.monotonic() > end:
+                break
         result.calls += len(result.failures)
         result.seconds = self._clock.monotonic() - began
         return result
@@ -119,13 +120,16 @@ class Call:
                         result.outputs.append(((record,), self._posted(answer)))
                 except Skip:
                     result.skipped.append(record)
+                except asyncio.CancelledError as error:
+                    result.failures[index] = (record, self._cancelled(error))
+                    break
                 except Exception as error:  # noqa: BLE001 - the lane boundary
                     result.failures[index] = (record, error)
                     break
                 count += 1
             result.calls += count
             done.append(count)
-            if (index & 15 == 15 or count > 15) and self._clock.monotonic() > end:
+            if (index & 3 == 3 or count > 3) and self._clock.monotonic() > end:
                 break
         result.calls += len(result.failures)
         result.seconds = self._clock.monotonic() - began
@@ -158,6 +162,8 @@ class Call:
             self._accept(result, records, answer)
         except Skip:
             result.skipped = records
+        except asyncio.CancelledError as error:
+            result.error = self._cancelled(error)
         except Exception as error:  # noqa: BLE001 - the lane boundary
             result.error = error
         return self._closed(result, turn, began)
@@ -204,11 +210,20 @@ class Call:
             for message in as_messages(answer, self._name)
         ]
 
-    def _check_limit(self, began: float, limit: float) -> float:
+    def _check_limit(self, began: float, limit: float) -> None:
         now = self._clock.monotonic()
         if now - began > limit:
             raise HandlerTimeoutError(f"handler {self._name!r} took {now - began:.3f} s; its time limit is {limit:g} s")
-        return now
+
+    def _cancelled(self, error: asyncio.CancelledError) -> Exception:
+        """The failure of a handler that awaited something cancelled; when the lane itself is cancelled, go on raising.
+
+        Let through, it would end the lane in silence and leave its records unfinished for ever.
+        """
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+        return LanewayError(f"handler {self._name!r} awaited something that was cancelled")
 
     async def _limited(self, call: Any, limit: float) -> Any:
         try:

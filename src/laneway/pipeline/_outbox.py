@@ -51,12 +51,15 @@ class Outbox:
         self._order = count()
         self.pending = 0
         """Letters not yet acknowledged."""
+        self.size = 0
+        """Bytes of their keys and values."""
         self.trouble: str | None = None
         """Why the newest failed try failed; None when nothing waits to be repeated."""
 
     def post(self, letter: Letter) -> None:
         """Send a letter; its `landed` is called inside a later `tick`."""
         self.pending += 1
+        self.size += _size(letter)
         self._send(letter)
 
     def tick(self, now: float) -> None:
@@ -82,26 +85,44 @@ class Outbox:
         def delivered(error: Exception | None) -> None:
             self._answers.append((letter, error))
 
-        self._sender.send(
-            topic, key=key, value=value, headers=headers, partition=partition, timestamp=timestamp, delivered=delivered
-        )
+        try:
+            self._sender.send(
+                topic,
+                key=key,
+                value=value,
+                headers=headers,
+                partition=partition,
+                timestamp=timestamp,
+                delivered=delivered,
+            )
+        except (TypeError, ValueError) as error:
+            # A key or header that no client takes is a failure of its record, not of the run.
+            delivered(error)
 
     def _answered(self, letter: Letter, error: Exception | None, now: float) -> None:
         if error is None:
-            self.pending -= 1
+            self._gone(letter)
             self._tally.produced += 1
             letter.landed()
             return
         self._tally.undelivered += 1
         letter.tries += 1
         if letter.undeliverable(letter, error):
-            self.pending -= 1
+            self._gone(letter)
             return
         self.trouble = f"cannot write to {letter.posted[0]}: {error}"
         pause = min(_FIRST_PAUSE * 2 ** min(letter.tries - 1, 10), _LONGEST_PAUSE)
         heapq.heappush(self._later, (now + pause, next(self._order), letter))
 
+    def _gone(self, letter: Letter) -> None:
+        self.pending -= 1
+        self.size -= _size(letter)
+
 
 def is_hopeless(error: Any) -> bool:
     """Whether repeating the same message cannot help."""
-    return isinstance(error, MessageTooLargeError)
+    return isinstance(error, (MessageTooLargeError, TypeError, ValueError))
+
+
+def _size(letter: Letter) -> int:
+    return sum(len(part) for part in letter.posted[1:3] if isinstance(part, (bytes, str)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from laneway._record import Headers, Record
 
-__all__ = ["ERROR_HEADERS", "Failure", "parked_headers"]
+__all__ = ["ERROR_HEADERS", "Failure", "parked_headers", "text_of"]
 
 _PREFIX = "laneway-"
 ERROR_HEADERS = (
@@ -45,11 +45,20 @@ class Failure:
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         trace = "".join(traceback.format_exception(error))
-        return cls(name, str(error)[:_MESSAGE_LIMIT], trace[-_TRACE_LIMIT:])
+        return cls(name, text_of(error)[:_MESSAGE_LIMIT], trace[-_TRACE_LIMIT:])
 
     def shortened(self) -> Failure:
         """The same failure without its trace, for a copy that would be too large."""
         return Failure(self.type, self.message[:200], "")
+
+
+def text_of(error: BaseException) -> str:
+    """The text of any exception, fit to be written anywhere: an error that breaks its own report would end the run."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - __str__ is user code too
+        return "<no text: its __str__ failed>"
+    return text.encode("utf-8", "replace").decode()
 
 
 def parked_headers(record: Record[object], failure: Failure, *, app: str, handler: str, now: int) -> Headers:

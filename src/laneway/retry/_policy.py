@@ -55,9 +55,9 @@ class Retry:
 
     def pause(self, attempt: int, rng: Callable[[], float] = random.random) -> timedelta:
         """How long to wait after the given attempt has failed."""
-        # 2**62 of anything is beyond every backoff_max; the cap keeps a large attempt count from overflowing.
-        full = min(self.first * 2 ** min(attempt - 1, 62), self.most) if attempt < 40 else self.most
-        return full * (1 - self.jitter * rng())
+        # In seconds, because a timedelta overflows; the cap keeps a large attempt count from overflowing a float.
+        full = min(self.first.total_seconds() * 2.0 ** min(attempt - 1, 62), self.most.total_seconds())
+        return timedelta(seconds=full * (1 - self.jitter * rng()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,5 +84,8 @@ def judge(error: BaseException, attempt: int, retry: Retry) -> Verdict:
         return Park()
     if isinstance(error, RetryAfter):
         delay = error.delay
-        return TryAgain(timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay))
+        try:
+            return TryAgain(timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay))
+        except (ValueError, OverflowError):
+            pass  # a delay that is none must not end the run: the record would fail the same way after each restart
     return TryAgain(retry.pause(attempt))

@@ -41,7 +41,7 @@ class AsyncRunner:
                 fetched = 0
                 if not source.is_exhausted:
                     fetched = self._read(source)
-                    desk.is_closing = source.is_exhausted
+                desk.is_closing = source.is_exhausted
                 desk.tick()
                 while (turn := desk.take()) is not None:
                     self._start(turn)
@@ -91,8 +91,9 @@ class AsyncRunner:
         desk, execute = self._desk, self._execute
         while turn is not None:
             desk.settle(turn, await execute(turn))
+            # Keys may be ready for other lanes, postponed, or waiting for their copies: the reader looks again.
+            self._changed.set()
             turn = desk.take()
-        self._changed.set()
 
     def _ended(self, lane: asyncio.Task[None]) -> None:
         self._lanes.discard(lane)

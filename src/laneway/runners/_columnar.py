@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from laneway._record import Record
 from laneway.errors import Skip
 from laneway.instrumentation import ErrorSample, Histogram
-from laneway.retry import TryAgain, judge
+from laneway.retry import TryAgain, judge, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,9 +51,10 @@ class ColumnarRunner:
             if table is not None and table.num_rows:
                 self._handle(table)
             desk.tick()
-        while not desk.is_done:
-            desk.tick()
-            self._sleep(0.002)
+            # The next table waits until the copies of this one are safe, so order holds and memory is bounded.
+            while not desk.is_done:
+                self._sleep(0.002)
+                desk.tick()
 
     def _handle(self, table: pyarrow.Table) -> None:
         tally, route = self._desk.tally, self._desk.route
@@ -97,7 +98,7 @@ class ColumnarRunner:
 
     def _note(self, table: pyarrow.Table, error: Exception, fate: str) -> None:
         row = table.slice(0, 1).to_pylist()[0]
-        text = f"{type(error).__name__}: {error}"[:300]
+        text = f"{type(error).__name__}: {text_of(error)}"[:300]
         self._desk.tally.sample(
             ErrorSample(self._desk.route.name, row["topic"], row["partition"], row["offset"], text, fate)
         )

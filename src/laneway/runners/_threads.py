@@ -16,6 +16,7 @@ _FETCH = 5_000
 _FAST = 100e-6  # seconds a call: below this a hand-over to a thread costs more than the call
 _TRIAL = 64  # calls on threads before the pace is believed
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
+_LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
 
 
@@ -94,7 +95,7 @@ class ThreadRunner:
         if self._desk.outbox.pending:
             return 0.005
         wake = self._desk.next_wake
-        return 0.5 if wake is None else min(0.5, max(0.0, wake - self._clock.monotonic()))
+        return _LOOK if wake is None else min(_LOOK, max(0.0, wake - self._clock.monotonic()))
 
     def _wake_lanes(self) -> None:
         """Called with the lock held: as many threads as there is work for, no more than lanes."""
@@ -117,19 +118,26 @@ class ThreadRunner:
         self._idle += 1
 
     def _lane(self) -> None:
+        has_worked = False
         try:
             while True:
                 with self._lock:
-                    while (turn := self._desk.take()) is None:
+                    while (turn := None if self._is_over else self._desk.take()) is None:
                         if self._is_over:
                             return
-                        self._changed.notify()
+                        if has_worked:
+                            # Only once: a reader woken for nothing wakes the lanes, which would wake the reader.
+                            self._changed.notify()
+                            has_worked = False
                         self._work.wait()
                     self._idle -= 1
                 result = self._execute(turn)
+                has_worked = True
                 with self._lock:
                     self._desk.settle(turn, result)
                     self._idle += 1
+                    if self._desk.can_start:
+                        self._changed.notify()
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler, or a bug of ours: end the run
             with self._lock:
                 self._broken = error

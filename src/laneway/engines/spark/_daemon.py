@@ -2,11 +2,12 @@
 
 Spark starts it as ``python -m laneway.engines.spark._daemon <worker module>``. Compared with pyspark's own daemon
 
-- no zip file is on the path: pyspark invalidates import caches for every task, and re-reading the directory of
-  ``pyspark.zip`` costs 0.3 to 0.6 s of CPU each time;
 - heavy modules are imported before the fork, so workers start at once and share their memory;
 - what is imported is frozen out of the garbage collector: pyspark runs a full collection after every task, which took
   40 ms of each with a heap of this size.
+
+(``_site`` has taken the zip files off the path before: pyspark invalidates import caches for every task, and re-reading
+the directory of ``pyspark.zip`` would cost 0.3 to 0.6 s of CPU each time.)
 
 No Kafka client may be made here: threads do not survive a fork.
 """
@@ -15,21 +16,14 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
-from importlib.machinery import PathFinder
-
-
-def drop_archives() -> None:
-    """Take zip and jar files off the path, where pyspark and py4j are installed as packages."""
-    rest = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
-    if PathFinder.find_spec("pyspark", rest) and PathFinder.find_spec("py4j", rest):
-        sys.path[:] = rest
-        for entry in [entry for entry in sys.path_importer_cache if entry.endswith((".zip", ".jar"))]:
-            del sys.path_importer_cache[entry]
 
 
 def import_before_fork() -> None:
-    """Load what every task needs, and the app's own modules."""
+    """Load what every task needs.
+
+    The app's own modules are not among it unless ``LANEWAY_PRELOAD`` names them: a module that opens a connection when
+    it is imported would share that connection between all workers.
+    """
     import pyspark.sql.conversion
     import pyspark.sql.pandas.serializers
     import pyspark.sql.worker.plan_data_source_read
@@ -47,7 +41,6 @@ def import_before_fork() -> None:
 
 
 if __name__ == "__main__":
-    drop_archives()
     import_before_fork()
     gc.collect()
     gc.freeze()

@@ -75,6 +75,8 @@ class SparkEngine:
         self._batch_done = batch_done
         self.life = Life(state_changed)
         self._stops = 0
+        self._is_paused = False
+        self._queries: list[TopicQuery] = []
         self._wake = threading.Event()
 
     def stop(self) -> None:
@@ -85,8 +87,24 @@ class SparkEngine:
         self._stops += 1
         self._wake.set()
 
+    def pause(self) -> None:
+        """Start no further batch until `resume`; the one that runs is finished. Any thread may call it."""
+        self._set_paused(on=True)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._set_paused(on=False)
+
+    def _set_paused(self, *, on: bool) -> None:
+        self._is_paused = on
+        for query in self._queries:
+            query.pause(on=on)
+        if self.life.state in (State.CONSUMING, State.PAUSED):
+            self.life.enter(State.PAUSED if on else State.CONSUMING)
+
     def run(self, app: App) -> RunReport:
         """Run until stopped, or with *once* until everything that waits is handled."""
+        from laneway.engines.spark._query import TopicQuery
         from laneway.engines.spark._setting import configured, effective, prepare_topics, streams_of
 
         if not app.routes:
@@ -111,15 +129,15 @@ class SparkEngine:
             if not prepare_topics(app, settings, self.life, lambda: self._stops > 0, self._wake):
                 return report
             self.life.enter(State.STARTING)
-            queries = self._start(app, streams_of(app, settings, control), settings, control, batch_done, stack)
+            streams = streams_of(app, settings, control)
+            self._queries = [TopicQuery(stream, batch_done) for stream in streams]
+            self._start(app, streams, settings, control, stack)
             self.life.enter(State.CONSUMING)
-            report.was_forced = self._watch(queries, settings.drain.total_seconds())
+            self._set_paused(on=self._is_paused)
+            report.was_forced = self._watch(self._queries, settings.drain.total_seconds())
         return report
 
-    def _start(
-        self, app: App, streams: list[Any], settings: Settings, control: Path, batch_done: Any, stack: ExitStack
-    ) -> list[TopicQuery]:
-        from laneway.engines.spark._query import TopicQuery
+    def _start(self, app: App, streams: list[Any], settings: Settings, control: Path, stack: ExitStack) -> None:
         from laneway.engines.spark._session import open_session, session_conf
         from laneway.engines.spark._setting import master_of
 
@@ -131,15 +149,11 @@ class SparkEngine:
             stack.callback(_stop_session, spark)
             # Spark's own handler of Ctrl-C cancels jobs; ours finishes them.
             stack.enter_context(_signals(self.stop))
-        queries = []
-        for stream in streams:
-            query = TopicQuery(stream, batch_done)
+        for stream, query in zip(streams, self._queries, strict=True):
             query.start(
                 spark, checkpoint=f"{checkpoint}/{stream.topic}", trigger=spark_settings.trigger, once=self._once
             )
             stack.callback(query.end)
-            queries.append(query)
-        return queries
 
     def _watch(self, queries: list[TopicQuery], drain: float) -> bool:
         """Wait for the end; True when it was forced."""

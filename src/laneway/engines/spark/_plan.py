@@ -8,7 +8,6 @@ from laneway.kafka import Range
 
 __all__ = ["BatchSize", "Share", "pack", "spread"]
 
-_FIRST_BATCH = 20_000  # records before any pace is known: enough to measure one, little enough to be over soon
 _GROWTH = 8.0  # a batch is at most this many times the last one, so one lucky measurement cannot ask for an hour
 _SMALL = 2_000  # records: below this one task is faster than several, because each task costs about 10 ms
 
@@ -33,11 +32,13 @@ class BatchSize:
     Args:
         target: seconds a batch should take when there is much to do.
         most: records a batch never exceeds.
+        first: records of the batch before any pace is known.
     """
 
-    def __init__(self, target: float, most: int) -> None:
+    def __init__(self, target: float, most: int, first: int) -> None:
         self._target = target
         self._most = most
+        self._first = min(first, most)
         self._rate: float | None = None
         self._last = 0
 
@@ -45,9 +46,9 @@ class BatchSize:
     def limit(self) -> int:
         """Records the next batch may take."""
         if self._rate is None:
-            return min(_FIRST_BATCH, self._most)
+            return self._first
         wanted = self._rate * self._target
-        return int(max(1, min(wanted, max(self._last, _FIRST_BATCH) * _GROWTH, self._most)))
+        return int(max(1, min(wanted, max(self._last, self._first) * _GROWTH, self._most)))
 
     def measured(self, records: int, seconds: float) -> None:
         """A batch of so many records took so long."""

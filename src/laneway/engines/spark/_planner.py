@@ -14,12 +14,12 @@ from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Range
 if TYPE_CHECKING:
     from laneway.engines.spark._stream import Stream
 
-__all__ = ["DRAINED", "STOP", "Planner"]
+__all__ = ["DRAINED", "PAUSE", "STOP", "Planner"]
 
 Offsets = dict[str, dict[str, int]]
 
-STOP, DRAINED = "stop", "drained"
-"""Files of the control folder: asked to stop; every batch is committed and none will come."""
+STOP, DRAINED, PAUSE = "stop", "drained", "pause"
+"""Files of the control folder: asked to stop; every batch is committed and none will come; asked to plan nothing."""
 
 _REFRESH = 5.0  # seconds between looks for new partitions
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
@@ -38,9 +38,9 @@ class Planner:
         self._stream = stream
         self._app = load_app(stream)
         self._routes = [route for route in self._app.routes if route.name in stream.routes]
-        self._admin = Admin(stream.consumer)
-        self._group = GroupOffsets(stream.consumer, stream.app)
-        self._size = BatchSize(stream.batch_target, stream.max_batch_records)
+        self._admin = Admin(stream.client)
+        self._group = GroupOffsets(stream.client, stream.app)
+        self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
         self._partitions: list[int] = []
         self._refreshed = 0.0
         self._committed: dict[int, int] = {}
@@ -71,20 +71,23 @@ class Planner:
         begin = self._as_numbers(start)
         self._completed(start)
         self._commit(begin)
-        if self._is_stopping():
+        if self._is_asked_to(STOP):
             self._commit_for_good(begin)
             (Path(self._stream.control) / DRAINED).touch()
             time.sleep(_LOOK)
             return start
         deadline = time.monotonic() + _WAIT
         while True:
+            if self._is_asked_to(PAUSE):
+                time.sleep(_LOOK)
+                return start
             try:
                 ends = self._target if self._target is not None else self._ends()
             except BrokerAbsentError:
                 time.sleep(_ABSENT)
                 return start
             waiting = self._waiting(begin, ends)
-            if waiting or self._target is not None or time.monotonic() >= deadline or self._is_stopping():
+            if waiting or self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
                 break
             time.sleep(_LOOK)
         if not waiting:
@@ -136,8 +139,8 @@ class Planner:
                     return None
                 time.sleep(_LOOK)
 
-    def _is_stopping(self) -> bool:
-        return bool(self._stream.control) and (Path(self._stream.control) / STOP).exists()
+    def _is_asked_to(self, what: str) -> bool:
+        return bool(self._stream.control) and (Path(self._stream.control) / what).exists()
 
     def _waiting(self, begin: dict[int, int], ends: dict[int, int]) -> dict[int, int]:
         counts = {partition: end - self._first(partition, begin, ends) for partition, end in ends.items()}

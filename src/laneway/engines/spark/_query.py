@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laneway.engines.spark._planner import DRAINED, STOP
+from laneway.engines.spark._planner import DRAINED, PAUSE, STOP
 from laneway.engines.spark._source import source_of
 from laneway.errors import CheckpointError, DataLossError, EngineError
 from laneway.instrumentation import Tally
@@ -67,6 +67,14 @@ class TopicQuery:
     def ask_to_stop(self) -> None:
         """Let the running batch end and plan no other."""
         (Path(self._stream.control) / STOP).touch()
+
+    def pause(self, *, on: bool) -> None:
+        """Plan no further batch, or go on."""
+        flag = Path(self._stream.control) / PAUSE
+        if on:
+            flag.touch()
+        else:
+            flag.unlink(missing_ok=True)
 
     def end(self) -> None:
         """Stop now, whatever runs."""

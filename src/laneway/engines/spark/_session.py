@@ -84,7 +84,8 @@ def open_session(app: str, master: str, conf: Mapping[str, str]) -> tuple[SparkS
     if active is not None:
         return active, False
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    paths = os.pathsep.join(Stream.search_path())
+    site = str(Path(__file__).with_name("_site"))
+    paths = os.pathsep.join((site, *Stream.search_path()))
     builder = SparkSession.builder.appName(f"laneway-{app}").master(master)
     with tempfile.TemporaryDirectory(prefix="laneway-") as folder, _environment("PYTHONPATH", paths):
         logging = Path(folder) / "log4j2.properties"

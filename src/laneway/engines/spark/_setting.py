@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._app import Buffer
 from laneway._life import Life, State
 from laneway.engines.spark._stream import Stream
-from laneway.errors import DeclarationError
+from laneway.errors import AdminError, DeclarationError
 from laneway.kafka import Admin, BrokerAbsentError
 from laneway.settings import Settings, load
 
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
     from laneway._app import App, Route
 
-__all__ = ["configured", "effective", "master_of", "prepare_topics", "streams_of"]
+__all__ = ["configured", "effective", "lag_of", "master_of", "prepare_topics", "streams_of"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I22 asks for a start within 10 s
+_FIRST_ROUNDS = (
+    64  # records of the first batch for each lane: over soon whatever a call takes, long enough to measure it
+)
 _RETRY_FIELDS = {"attempts", "backoff", "backoff_max"}
 
 
@@ -127,11 +130,15 @@ def streams_of(app: App, settings: Settings, control: Path) -> list[Stream]:
                 routes=tuple(route.name for route in routes),
                 payload=payload,
                 paths=Stream.search_path(),
+                client=cluster.client_options(),
                 consumer={**cluster.consumer_options(), **_prefetch(routes, partitions, tasks)},
                 producer=cluster.producer_options(),
                 tasks=tasks,
                 batch_target=settings.spark.batch_target.total_seconds(),
                 max_batch_records=settings.spark.max_batch_records,
+                first_batch=min(max(1, route.lanes) * max(route.size, 1) for route in routes)
+                * partitions
+                * _FIRST_ROUNDS,
                 start=next((start for start in starts if start), "earliest"),
                 skip_lost=settings.on_data_loss == "continue",
                 control=str(folder),
@@ -149,8 +156,11 @@ def master_of(master: str, streams: list[Stream]) -> str:
 
 
 def _cluster_of(route: Route, settings: Settings) -> str | None:
+    """The cluster named for the handler, or for its topic, or the default one."""
     handler = settings.handlers.get(route.name)
-    return handler.cluster if handler is not None else None
+    if handler is not None and handler.cluster:
+        return handler.cluster
+    return next((topic.cluster for topic in settings.topics.values() if topic.name == route.topic.name), None)
 
 
 def _tasks(routes: list[Route]) -> int:
@@ -170,3 +180,15 @@ def _prefetch(routes: list[Route], partitions: int, tasks: int) -> dict[str, Any
         # A fetch larger than the queue's bound would pass it by as much.
         "fetch.message.max.bytes": max(1 << 20, min(4 << 20, size // share)),
     }
+
+
+def lag_of(app: App, settings: Settings) -> int | None:
+    """Records between the group's offsets and the ends of the logs, over the app's topics; None when nobody answers."""
+    total = 0
+    try:
+        for route in {route.topic.name: route for route in configured(app, settings).routes}.values():
+            admin = Admin(settings.cluster(_cluster_of(route, settings)).client_options())
+            total += sum(end - (committed or 0) for committed, end in admin.lag(app.name, route.topic.name).values())
+    except AdminError:
+        return None
+    return total

@@ -29,12 +29,15 @@ class Stream:
     """The app, pickled: by reference where its module can be imported, else by value."""
     paths: tuple[str, ...]
     """Where the app's modules are, for workers on this machine."""
+    client: dict[str, Any] = field(repr=False)
     consumer: dict[str, Any] = field(repr=False)
     producer: dict[str, Any] = field(repr=False)
     tasks: int = 2
     """Most tasks per handler and batch."""
     batch_target: float = 5.0
     max_batch_records: int = 1_000_000
+    first_batch: int = 1_000
+    """Records of the first batch, before the pace of the handlers is known."""
     start: str = "earliest"
     skip_lost: bool = False
     control: str = ""

@@ -1,0 +1,63 @@
+"""Where laneway keeps what it fetches and what the development clusters write."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laneway.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["KAFKA_VERSION", "clusters_directory", "home_directory", "jars_directory", "locked"]
+
+KAFKA_VERSION = "4.3.1"
+
+
+def home_directory(home: Path | None = None) -> Path:
+    """Give *home*, or ``LANEWAY_HOME``, or ``laneway`` in the user's cache folder; nothing is created."""
+    if home is not None:
+        return home.absolute()
+    chosen = os.environ.get("LANEWAY_HOME")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "laneway"
+
+
+def jars_directory(home: Path) -> Path:
+    """Give the folder of the Kafka jars under *home*."""
+    return home / "kafka" / KAFKA_VERSION / "libs"
+
+
+def clusters_directory(home: Path) -> Path:
+    """Give the folder with one subfolder per named cluster."""
+    return home / "clusters"
+
+
+@contextmanager
+def locked(lock: Path) -> Iterator[None]:
+    """Hold an exclusive lock between processes for the length of the block.
+
+    Two terminals that start the same cluster, or fetch the same jars, would otherwise write over each other.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise BrokerError(
+            "The development broker runs on Linux and macOS only. Fix: on Windows use WSL, or point bootstrap "
+            "servers at a Kafka that is already running"
+        ) from error
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        handle = lock.open("w", encoding="utf-8")
+    except OSError as error:
+        raise BrokerError(
+            f"Cannot write to {lock.parent}: {error.strerror}. Fix: set LANEWAY_HOME to a folder you may write to"
+        ) from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,113 @@
+"""Start, recognise and end the processes of a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["end", "exit_code", "find", "launch", "wait_over"]
+
+# The kernel ends a killed process at once; one that hangs in a disk access is not waited for without end.
+_KILL_LIMIT = timedelta(seconds=10)
+_PAUSE = 0.02
+
+# Processes this interpreter started: kept so that a finished one is collected instead of staying a zombie, and so that
+# its exit code can be told.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def launch(command: Sequence[str], directory: Path, output: Path) -> int:
+    """Start *command* in a session of its own and give its process id.
+
+    The own session keeps Ctrl-C in the terminal, and the end of the terminal, away from the broker.
+    """
+    with output.open("ab") as stream:
+        child = subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _children[child.pid] = child
+    return child.pid
+
+
+def find(pid_file: Path, mark: str) -> psutil.Process | None:
+    """Give the live process named by *pid_file*, but only if *mark* is one of its arguments.
+
+    After a crash or a reboot the number may belong to somebody else's process, which must not be signalled.
+    """
+    try:
+        pid = int(pid_file.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return None
+    if exit_code(pid) is not None:
+        return None
+    try:
+        process = psutil.Process(pid)
+        return process if mark in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.Error:
+        return None
+
+
+def end(processes: Sequence[psutil.Process], patience: timedelta) -> None:
+    """Ask the processes to stop, and kill those that have not after *patience*; zero kills at once."""
+    alive = list(processes)
+    if patience:
+        for process in alive:
+            _signal(process, "terminate")
+            # A suspended process does not see the request before it runs again.
+            _signal(process, "resume")
+        alive = wait_over(alive, patience)
+    for process in alive:
+        _signal(process, "kill")
+    wait_over(alive, _KILL_LIMIT)
+
+
+def wait_over(processes: Sequence[psutil.Process], limit: timedelta) -> list[psutil.Process]:
+    """Wait until the processes are over and give those that are not after *limit*.
+
+    A process that is dead but not yet collected counts as over: in containers whose first process collects late, or
+    never, `psutil.wait_procs` would use up the whole limit.
+    """
+    deadline = time.monotonic() + limit.total_seconds()
+    alive = list(processes)
+    while True:
+        alive = [process for process in alive if not _is_over(process)]
+        if not alive or time.monotonic() > deadline:
+            return alive
+        time.sleep(_PAUSE)
+
+
+def exit_code(pid: int) -> int | None:
+    """Give the exit code of a process this interpreter started, negative for a signal; None when it is not known."""
+    child = _children.get(pid)
+    return child.poll() if child else None
+
+
+def _is_over(process: psutil.Process) -> bool:
+    child = _children.get(process.pid)
+    if child is not None:
+        return child.poll() is not None
+    try:
+        # The first thread of a JVM is a zombie while the others still close files and ports: not over yet.
+        return not process.is_running() or (process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
+    except psutil.Error:
+        return True
+
+
+def _signal(process: psutil.Process, name: str) -> None:
+    try:
+        getattr(process, name)()
+    except psutil.NoSuchProcess:
+        return

@@ -1,0 +1,44 @@
+"""``laneway doctor``: is this machine ready, and if not, what to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from laneway.doctor import checks
+
+__all__ = ["doctor"]
+
+_STYLE = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+
+
+def doctor(
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", help="Also ask these brokers (host:port, comma separated).")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Check Python, Java, Kafka, disk, memory and the Spark workers; exit code 1 when something failed."""
+    results = checks(bootstrap)
+    if json_output:
+        typer.echo(json.dumps([asdict(result) for result in results], indent=2))
+    else:
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False)
+        table.add_column("check", no_wrap=True)
+        table.add_column("status", no_wrap=True)
+        # Folded, not cut: a path with its end missing is of no use.
+        table.add_column("what was found, and what to do", overflow="fold")
+        for result in results:
+            status = f"[{_STYLE[result.status]}]{result.status}[/]"
+            found = f"{result.detail}\nFix: {result.fix}" if result.fix else result.detail
+            table.add_row(escape(result.name), status, escape(found))
+        Console().print(table)
+    if any(result.status == "failed" for result in results):
+        raise typer.Exit(1)

@@ -1,0 +1,164 @@
+"""``laneway kafka``: a real Kafka for development on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laneway import broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="kafka",
+    help=f"Run a real Kafka {broker.KAFKA_VERSION} on this machine for development, without docker.",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Option("--name", help="Name of the cluster; each keeps its own data and logs.")]
+
+# A log is read by a person: twice a second is at once, and costs nothing.
+_FOLLOW_PAUSE = 0.5
+
+
+@app.command()
+def start(
+    nodes: Annotated[int, typer.Option("--nodes", help="1, or 3 with every topic copied to all three.")] = 1,
+    port: Annotated[
+        int, typer.Option("--port", help="Port of the first node, the others follow it; 0 takes any free ones.")
+    ] = broker.DEFAULT_PORT,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Keep the data in a temporary folder that goes at `stop`.")
+    ] = False,
+    name: Name = "default",
+) -> None:
+    """Start a cluster in the background and wait until it answers.
+
+    The first start fetches the Kafka jars (44 MB). Without --ephemeral the data is kept and used by the next start.
+    """
+    before = broker.status(name)
+    began = time.monotonic()
+    with _progress() as progress:
+        running = broker.start(nodes=nodes, port=port or None, name=name, ephemeral=ephemeral, progress=progress)
+    if before is not None and before.running:
+        typer.echo(f"Cluster {name!r} runs already.")
+    else:
+        typer.echo(f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s.")
+    typer.echo(f"Bootstrap servers: {running.bootstrap}")
+    option = "" if name == "default" else f" --name {name}"
+    typer.echo(f"Next: laneway doctor --bootstrap {running.nodes[0].address}; to end it: laneway kafka stop{option}")
+
+
+@app.command()
+def stop(name: Name = "default") -> None:
+    """Stop a cluster; the data of an ephemeral one is removed."""
+    stopped = broker.stop(name)
+    typer.echo(f"Cluster {name!r} is stopped." if stopped else f"Cluster {name!r} does not run.")
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Option("--name", help="Only this cluster; default: all.")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show which clusters there are and whether their nodes answer."""
+    found = [broker.status(each) for each in ([name] if name else broker.names())]
+    clusters = [each for each in found if each is not None]
+    if json_output:
+        typer.echo(json.dumps([asdict(each) for each in clusters], indent=2))
+        return
+    if not clusters:
+        typer.echo("No cluster was started here. Start one with: laneway kafka start")
+    for cluster in clusters:
+        kind = "ephemeral" if cluster.ephemeral else "data is kept"
+        typer.echo(f"{cluster.name}: Kafka {cluster.kafka_version}, {kind}, bootstrap servers {cluster.bootstrap}")
+        for node in cluster.nodes:
+            process = f", process {node.pid}" if node.pid else ""
+            typer.echo(f"  node {node.id} at {node.address}: {node.state}{process}, log {node.log}")
+
+
+@app.command()
+def logs(
+    name: Name = "default",
+    lines: Annotated[int, typer.Option("--lines", min=0, help="How many of the last lines of each node.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with new lines until Ctrl-C.")] = False,
+) -> None:
+    """Show the end of the nodes' logs."""
+    files = broker.log_files(name)
+    positions = [file.stat().st_size if file.exists() else 0 for file in files]
+    for node, tail in broker.log_tail(name, lines).items():
+        for line in tail:
+            typer.echo(_labelled(node, line, len(files)))
+    try:
+        while follow:
+            time.sleep(_FOLLOW_PAUSE)
+            for number, file in enumerate(files):
+                positions[number], fresh = _read_on(file, positions[number])
+                for line in fresh:
+                    typer.echo(_labelled(number + 1, line, len(files)))
+    except KeyboardInterrupt:
+        return
+
+
+@app.command()
+def fetch(
+    force: Annotated[bool, typer.Option("--force", help="Fetch again even when the jars are there.")] = False,
+) -> None:
+    """Fetch the Kafka jars and check them, without starting anything."""
+    with _progress() as progress:
+        directory = broker.fetch(force=force, progress=progress)
+    typer.echo(f"Kafka {broker.KAFKA_VERSION} is in {directory}")
+
+
+def _labelled(node: int, line: str, nodes: int) -> str:
+    return f"node {node}: {line}" if nodes > 1 else line
+
+
+def _read_on(file: Path, position: int) -> tuple[int, list[str]]:
+    try:
+        size = file.stat().st_size
+        if size == position:
+            return position, []
+        with file.open("rb") as stream:
+            # A file that became shorter was rolled over: its beginning is new.
+            stream.seek(position if size > position else 0)
+            text = stream.read()
+            # A line that is still being written waits for its end.
+            whole = text.rfind(b"\n") + 1
+            return stream.tell() - len(text) + whole, text[:whole].decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return 0, []
+
+
+@contextmanager
+def _progress() -> Iterator[broker.Progress]:
+    if not sys.stdout.isatty():
+        yield _plain_progress
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as bars:
+        tasks = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(f"{stage} Kafka {broker.KAFKA_VERSION}", total=total)
+            bars.update(tasks[stage], completed=done)
+
+        yield show
+
+
+def _plain_progress(stage: str, done: int, total: int) -> None:
+    if done in (1, total) or done % 10 == 0:
+        typer.echo(f"{stage} Kafka {broker.KAFKA_VERSION}: {done} of {total}")

@@ -1,0 +1,43 @@
+"""The `laneway` command: one module per subcommand, errors without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import typer
+
+from laneway.cli import _config, _doctor, _kafka, _run
+from laneway.cli._target import TargetError
+from laneway.errors import DeclarationError, LanewayError, SettingsError
+
+app = typer.Typer(
+    name="laneway",
+    help="Process Kafka topics with more parallelism than they have partitions, in key order, losing nothing.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(_kafka.app, name="kafka")
+app.add_typer(_config.app, name="config")
+app.command(name="run")(_run.run)
+app.command(name="doctor")(_doctor.doctor)
+
+
+def main() -> NoReturn:
+    """Run the command and exit: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped by force."""
+    try:
+        app()
+    except (SettingsError, TargetError, DeclarationError) as error:
+        sys.exit(_say(error, 2))
+    except LanewayError as error:
+        sys.exit(_say(error, 1))
+    sys.exit(0)
+
+
+def _say(error: LanewayError, code: int) -> int:
+    if os.environ.get("LANEWAY_DEBUG"):
+        raise error
+    typer.secho(f"laneway: {error}", fg=typer.colors.RED, err=True)
+    return code

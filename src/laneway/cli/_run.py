@@ -1,0 +1,79 @@
+"""`laneway run`: run an app until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from laneway._app import App
+    from laneway.settings import Settings
+
+__all__ = ["run"]
+
+
+class EngineName(str, Enum):
+    """Engines to run on."""
+
+    SPARK = "spark"
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")],
+    engine: Annotated[EngineName, typer.Option(help="Where to run.")] = EngineName.SPARK,
+    master: Annotated[str | None, typer.Option(help="Spark master: local[*], spark://host:port, yarn, k8s://…")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="LANEWAY_CONFIG", help="Configuration file. [default: laneway.yaml if there is one]"),
+    ] = None,
+    profile: Annotated[str, typer.Option(envvar="LANEWAY_PROFILE", help="Profile of the configuration.")] = "default",
+    brokers: Annotated[str | None, typer.Option(help="Kafka bootstrap servers, over the configuration.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Where Spark keeps its offsets; without one the group's offsets count.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Handle what waits, then stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")] = False,
+) -> None:
+    """Run the handlers of an app until a stop signal.
+
+    The first signal finishes the running batch and commits it, the second stops now. Exit codes: 0 stopped in good
+    order, 1 failed, 2 wrong use or configuration, 3 stopped by force.
+    """
+    from laneway.cli._target import find_app
+    from laneway.cli._view import RunView
+    from laneway.engines.spark import SparkEngine
+    from laneway.settings import load
+
+    del engine  # one so far
+    overrides: dict[str, Any] = {"spark.master": master, "brokers": brokers, "spark.checkpoint": checkpoint}
+    path = config or (Path("laneway.yaml") if Path("laneway.yaml").exists() else None)
+    settings = load(
+        path,
+        profile=profile,
+        environ=os.environ,
+        overrides={key: value for key, value in overrides.items() if value is not None},
+    )
+    for warning in settings.warnings:
+        typer.secho(f"warning: {warning}", fg=typer.colors.YELLOW, err=True)
+    app = find_app(target)
+    view = RunView(f"{app.name} on Spark", lag=_lag_of(app, settings), quiet=quiet)
+    with view:
+        report = app.run(SparkEngine(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed))
+    if not quiet:
+        tally = report.tally
+        typer.echo(
+            f"{tally.read:,} records read, {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked"
+        )
+    if getattr(report, "was_forced", False):
+        raise typer.Exit(3)
+
+
+def _lag_of(app: App, settings: Settings) -> Any:
+    """A function that tells how many records wait for the app."""
+    from laneway.engines.spark import lag_of
+
+    return lambda: lag_of(app, settings)

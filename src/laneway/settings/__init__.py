@@ -1,0 +1,33 @@
+"""Settings: one frozen, validated value out of a YAML file, the environment and flags.
+
+>>> from laneway.settings import load
+>>> load(overrides={"brokers": "kafka:9092"}).cluster().brokers
+('kafka:9092',)
+"""
+
+from laneway.settings._cluster import (
+    ClusterSettings,
+    ConsumerSettings,
+    OauthSettings,
+    ProducerSettings,
+    SecuritySettings,
+)
+from laneway.settings._load import load
+from laneway.settings._model import HandlerSettings, Settings, SparkSettings, TopicSettings
+from laneway.settings._reference import reference
+from laneway.settings._secret import Secret
+
+__all__ = [
+    "ClusterSettings",
+    "ConsumerSettings",
+    "HandlerSettings",
+    "OauthSettings",
+    "ProducerSettings",
+    "Secret",
+    "SecuritySettings",
+    "Settings",
+    "SparkSettings",
+    "TopicSettings",
+    "load",
+    "reference",
+]

@@ -1,0 +1,241 @@
+"""Makes `Settings` out of a file, the environment and flags, or says everything that is wrong."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+from laneway.errors import Problem, SettingsError
+from laneway.settings._check import check
+from laneway.settings._environ import from_environment
+from laneway.settings._model import Settings
+from laneway.settings._profile import choose
+from laneway.settings._report import problem_at, report
+from laneway.settings._tree import MAX_DEPTH, Node, dotted, find, flatten, merge, plain, plant, prune
+from laneway.settings._types import Context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from laneway.settings._environ import Layer
+    from laneway.settings._tree import Path as Place
+
+__all__ = ["load", "overridden"]
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_BUILT_IN = "default"
+_GIVEN = "settings"
+_SECRETS = (("password",), ("key_password",), ("oauth", "client_secret"))
+
+
+def load(
+    path: Path | None = None,
+    *,
+    profile: str = "default",
+    environ: Mapping[str, str] = _NOTHING,
+    overrides: Mapping[str, object] = _NOTHING,
+) -> Settings:
+    """Read, merge and check all settings. No network, no client, nothing is started.
+
+    Args:
+        path: the YAML file; None means all defaults, with the cluster ``main`` at 127.0.0.1:9092.
+        profile: laid over the profile ``default`` of the file.
+        environ: variables that begin with ``LANEWAY_`` win over the file; secrets may come from any variable.
+        overrides: dotted keys that win over everything; ``brokers`` means those of the default cluster.
+
+    Raises:
+        SettingsError: with every problem, not only the first.
+    """
+    root, problems = choose(path, profile)
+    from_variables, more = from_environment(environ)
+    from_flags, others = _from_flags(overrides)
+    context = Context(environ, path.parent if path else Path())
+    return _settled(root, [*from_variables, *from_flags], context, [*problems, *more, *others])
+
+
+def overridden(settings: Settings, overrides: Mapping[str, object]) -> Settings:
+    """The same settings with some changed, checked again."""
+    layers, problems = _from_flags(overrides)
+    result = _settled(plant(_values(settings), _GIVEN), layers, Context(), problems)
+    result._origins = {**settings.origins, **result.origins}  # noqa: SLF001 - the door of the model
+    kept = [warning for warning in settings.warnings if warning.source != _GIVEN and warning not in result.warnings]
+    again = {(warning.key, warning.message) for warning in kept}
+    new = [warning for warning in result.warnings if (warning.key, warning.message) not in again]
+    result._warnings = (*kept, *new)  # noqa: SLF001
+    return result
+
+
+def _values(model: BaseModel) -> dict[str, object]:
+    """The values under the names of the file, secrets included; a dump would mask them."""
+    values: dict[str, object] = {}
+    for name, info in type(model).model_fields.items():
+        value = getattr(model, name)
+        if isinstance(value, dict):
+            value = {key: _values(item) if isinstance(item, BaseModel) else item for key, item in value.items()}
+        values[info.alias or name] = _values(value) if isinstance(value, BaseModel) else value
+    return values
+
+
+def _settled(root: Node, layers: list[Layer], context: Context, problems: list[Problem]) -> Settings:
+    root, unclear = _laid(root, layers)
+    settings, refused, removed = _validated(root, context)
+    problems = [*problems, *unclear, *refused]
+    warnings: list[Problem] = []
+    for finding in check(settings):
+        # What was already refused has been replaced by its default, so nothing can be said about it.
+        if not any(_is_below(place, removed) for place in (finding.path, *finding.also)):
+            target = warnings if finding.is_warning else problems
+            target.append(problem_at(root, finding.path, finding.message, finding.fix))
+    if problems:
+        raise SettingsError(_in_order(problems))
+    settings._warnings = (*_in_order(warnings), *_literals(root))  # noqa: SLF001 - the door of the model
+    settings._origins = dict(_origins(root, ()))  # noqa: SLF001
+    return settings
+
+
+def _from_flags(overrides: Mapping[str, object]) -> tuple[list[Layer], list[Problem]]:
+    layers: list[Layer] = []
+    problems: list[Problem] = []
+    for key, value in overrides.items():
+        path = tuple(str(key).split("."))
+        if value is None:
+            continue
+        message = "" if all(path) and len(path) <= MAX_DEPTH else "it is not the name of a setting"
+        try:
+            layers.append((path, plant(value, "flag")))
+        except ValueError as error:
+            message = str(error)
+        if message:
+            layers = [layer for layer in layers if layer[0] != path]
+            problems.append(Problem("flag", None, dotted((str(key),)), message, "write for example spark.master"))
+    return layers, problems
+
+
+def _laid(root: Node, layers: list[Layer]) -> tuple[Node, list[Problem]]:
+    """Lay variables and flags over the file, in order, and settle which cluster is the default."""
+    declares_clusters = bool(_clusters(root))
+    preview = root
+    for path, node in layers:
+        if path != ("brokers",):
+            preview = _placed(preview, path, node)
+    name, problems = _default_cluster(preview)
+    for path, node in layers:
+        place = ("clusters", name, "brokers") if path == ("brokers",) else path
+        root = _placed(root, place, node)
+    # A file that declares clusters has to say where they are; without one, the broker of this machine is meant.
+    if not _clusters(root) or (not declares_clusters and "main" in _clusters(root)):
+        root = merge(_nested(("clusters", "main", "brokers"), Node("127.0.0.1:9092", _BUILT_IN)), root)
+    root = merge(_nested(("cluster",), Node(name, _BUILT_IN)), root)
+    return _with_flat_tables(root), problems
+
+
+def _clusters(root: Node) -> dict[str, Node]:
+    node = root.value.get("clusters")
+    return {key: item for key, item in node.value.items() if item.is_mapping} if node and node.is_mapping else {}
+
+
+def _default_cluster(root: Node) -> tuple[str, list[Problem]]:
+    named = root.value.get("cluster")
+    names = list(_clusters(root))
+    if named and isinstance(named.value, str):
+        return named.value, []
+    if len(names) == 1:
+        return names[0], []
+    if not names or "main" in names:
+        return "main", []
+    message = f"there are {len(names)} clusters, and none is the default"
+    return names[0], [problem_at(root, ("clusters",), message, f"add 'cluster: {names[0]}'")]
+
+
+def _placed(root: Node, path: tuple[str, ...], node: Node) -> Node:
+    return merge(root, _nested(_spelled(root, path), node))
+
+
+def _nested(path: tuple[str, ...], node: Node) -> Node:
+    for part in reversed(path):
+        node = Node({part: node}, node.source)
+    return node
+
+
+def _spelled(root: Node, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path as the file spells it: variables know no small letters and no dashes."""
+    spelled: list[str] = []
+    node: Node | None = root
+    for part in path:
+        keys: dict[str, Node] = node.value if node and node.is_mapping else {}
+        same = [key for key in keys if key.lower().replace("-", "_") == part.lower().replace("-", "_")]
+        spelled.append(part if part in keys or not same else same[0])
+        node = keys.get(spelled[-1])
+    return tuple(spelled)
+
+
+def _with_flat_tables(root: Node) -> Node:
+    places = [("clusters", name, "client") for name in _clusters(root)]
+    for place in [*places, ("spark", "conf")]:
+        table = find(root, place)
+        if table is find(root, place[:-1]) or not table.is_mapping:
+            continue
+        root = merge(prune(root, place), _nested(place, flatten(table)))
+    return root
+
+
+def _validated(root: Node, context: Context) -> tuple[Settings, list[Problem], list[Place]]:
+    """The settings without what is refused, the problems, and which settings were taken out."""
+    problems: list[Problem] = []
+    removed: list[Place] = []
+    while True:
+        try:
+            return Settings.model_validate(plain(root), context=context), problems, removed
+        except ValidationError as error:
+            before, known = root, list(removed)
+            for place, problem in report(error, root):
+                follows = _is_below(place, known) or any(gone[:-1] == place for gone in known)
+                if not follows and problem.source != _BUILT_IN:
+                    problems.append(problem)
+                gone = tuple(itertools.takewhile(lambda part: isinstance(part, str), place))
+                removed.append(gone)
+                root = _without(root, gone)
+            if root == before:
+                raise SettingsError(_in_order(problems)) from None
+
+
+def _without(root: Node, place: Place) -> Node:
+    if place and place[0] == "clusters" and place[-1] == "brokers":
+        # The rest of the cluster can still be looked at.
+        return merge(root, _nested(tuple(map(str, place)), Node("127.0.0.1:9092", _BUILT_IN)))
+    return prune(root, place)
+
+
+def _is_below(place: Place, removed: list[Place]) -> bool:
+    return any(place[: len(gone)] == gone for gone in removed)
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    unique = dict.fromkeys(problems)
+    return sorted(unique, key=lambda problem: (problem.line is None, problem.source, problem.line or 0))
+
+
+def _literals(root: Node) -> Iterator[Problem]:
+    for name in _clusters(root):
+        for secret in _SECRETS:
+            place = ("clusters", name, "security", *secret)
+            node = find(root, place)
+            if isinstance(node.value, str) and node is not find(root, place[:-1]):
+                if node.line is not None:
+                    yield problem_at(root, place, "the secret is written in the file", "write {env: NAME}")
+                elif node.source == "flag":
+                    yield problem_at(
+                        root, place, "everybody on the machine can see a secret in a flag", "use a variable"
+                    )
+
+
+def _origins(node: Node, path: Place) -> Iterator[tuple[str, str]]:
+    if node.is_mapping and not node.value.keys() <= {"env", "file"}:
+        for key, item in node.value.items():
+            yield from _origins(item, (*path, key))
+    elif node.source not in {_BUILT_IN, _GIVEN} and node.value is not None and path:
+        yield dotted(path), f"{node.source}:{node.line}" if node.line else node.source

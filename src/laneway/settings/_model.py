@@ -1,0 +1,238 @@
+"""The settings of a whole app: one frozen value, made by `laneway.settings.load`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, PrivateAttr
+
+from laneway.settings import _spark
+from laneway.settings._cluster import ClusterSettings
+from laneway.settings._secret import MASK
+from laneway.settings._types import (
+    DurationType,
+    Name,
+    SizeType,
+    SwitchType,
+    Text,
+    TopicName,
+    Word,
+    as_conf,
+    lasting,
+    sized,
+    whole,
+    wrong,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laneway.errors import Problem
+
+__all__ = ["HandlerSettings", "Settings", "SparkSettings", "TopicSettings"]
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def _conf_key(key: str) -> str:
+    refused = _spark.refusal(key)
+    if refused:
+        raise wrong(*refused)
+    return key
+
+
+def _master(master: str) -> str:
+    if not re.fullmatch(r"local(\[[0-9*, ]+\])?|local-cluster\[[0-9, ]+\]|yarn|(spark|k8s)://.+", master):
+        raise wrong("this is not a Spark master", "write local[*], local[4], spark://host:7077, yarn or k8s://...")
+    return master
+
+
+def _masked(conf: dict[str, str]) -> dict[str, str]:
+    return {key: MASK if _spark.is_sensitive(key) else value for key, value in conf.items()}
+
+
+ConfKey = Annotated[str, AfterValidator(_conf_key)]
+ConfValue = Annotated[str, PlainValidator(as_conf)]
+Conf = Annotated[dict[ConfKey, ConfValue], PlainSerializer(_masked)]
+
+
+class HandlerSettings(BaseModel):
+    """What the configuration changes about one handler; None keeps what the code declares."""
+
+    model_config = _FROZEN
+
+    enabled: SwitchType | None = Field(
+        default=None, description="Whether the handler runs. False leaves its records unread."
+    )
+    cluster: Name | None = Field(
+        default=None, description="The cluster the handler reads from. Not set: the default cluster."
+    )
+    lanes: Annotated[int, whole(0, 1_000_000)] | None = Field(
+        default=None,
+        description="How many keys of a partition may be in work at once; 0 and 1 mean one record at a time. More lanes"
+        " hide slow calls, cost memory, and need a handler that may run concurrently.",
+    )
+    order: Annotated[Literal["key", "partition", "none"], Word] | None = Field(
+        default=None, description="What stays in order. Each step from none to key to partition costs parallelism."
+    )
+    timeout: Annotated[DurationType, lasting("1ms", "1d")] | None = Field(
+        default=None, description="How long one call of the handler may take. Not set in the code either: no limit."
+    )
+    attempts: Annotated[int, whole(1, 1_000_000)] | None = Field(
+        default=None,
+        description="How often a record is tried in all before it is parked in the error topic; 1 means once.",
+    )
+    backoff: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
+        default=None,
+        description="The wait before the second attempt; it doubles each time. Blocks only the lane of the key.",
+    )
+    backoff_max: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
+        default=None, description="The longest wait between two attempts."
+    )
+    size: Annotated[int, whole(1, 10_000_000)] | None = Field(
+        default=None, description="How many records make a full batch. Only for batch and unique handlers."
+    )
+    within: Annotated[DurationType, lasting("1ms", "1h")] | None = Field(
+        default=None,
+        description="How long a batch may wait to be full. Longer fills batches better and delays records.",
+    )
+    buffer_records: Annotated[int, whole(1)] | None = Field(
+        default=None, description="How many records may wait in front of the lanes. Bounds memory when one key is hot."
+    )
+    buffer_size: Annotated[SizeType, sized("1KiB", "64GiB")] | None = Field(
+        default=None, description="How many bytes may wait in front of the lanes. Bounds memory when records are large."
+    )
+    error_topic: TopicName | None = Field(default=None, description="Where records that cannot be handled are parked.")
+    strict: SwitchType | None = Field(
+        default=None,
+        description="Whether a busy partition may not borrow the lanes of an idle one. Fairer, but slower.",
+    )
+    start: Annotated[Literal["earliest", "latest"], Word] | None = Field(
+        default=None, description="Where a new group begins. latest skips what is in the topic at the first start."
+    )
+
+
+class TopicSettings(BaseModel):
+    """Where a topic of the code really is."""
+
+    model_config = _FROZEN
+
+    name: TopicName = Field(description="The name of the topic on the brokers.")
+    cluster: Name | None = Field(default=None, description="The cluster it is on. Not set: the default cluster.")
+
+
+class SparkSettings(BaseModel):
+    """How the Spark engine runs."""
+
+    model_config = _FROZEN
+
+    master: Annotated[Text, AfterValidator(_master)] = Field(
+        default="local[*]",
+        description="Where Spark runs. The default uses all cores of this machine and needs no cluster.",
+    )
+    checkpoint: Text | None = Field(
+        default=None,
+        description="Folder or URL that keeps the progress over restarts. Not set: the engine picks a local folder,"
+        " which is lost with the machine. A cluster needs a place that all machines see.",
+    )
+    trigger: Annotated[DurationType, lasting("0s", "1d")] = Field(
+        default=timedelta(0),
+        description="The shortest time between two batches. 0s starts the next one at once, for the lowest delay;"
+        " longer costs delay and saves planning work.",
+    )
+    batch_target: Annotated[DurationType, lasting("10ms", "1h")] = Field(
+        default=timedelta(seconds=5),
+        description="How long one batch should take. Shorter commits more often; longer has less overhead.",
+    )
+    max_batch_records: Annotated[int, whole(1)] = Field(
+        default=1_000_000,
+        description="The most records in one batch. Bounds what a restart repeats and what memory holds.",
+    )
+    tasks: Annotated[int, whole(1, 100_000)] | None = Field(
+        default=None, description="How many Spark tasks share the work. Not set: one for each core of this machine."
+    )
+    ui: SwitchType = Field(
+        default=False, description="Whether Spark's web page runs. Off, because it shows the environment."
+    )
+    conf: Conf = Field(
+        default_factory=dict,
+        repr=False,
+        description="Other Spark options; those that break a promise of laneway are refused. Secrets as {env: NAME}.",
+    )
+
+
+def _local() -> dict[str, ClusterSettings]:
+    return {"main": ClusterSettings(brokers=("127.0.0.1:9092",))}
+
+
+class Settings(BaseModel):
+    """Everything that can be configured, validated. Frozen: safe to share between threads and to pickle."""
+
+    model_config = _FROZEN
+
+    engine: Annotated[Literal["spark", "direct"], Word] = Field(
+        default="spark", description="What runs the handlers: Spark, or threads in this process with a consumer group."
+    )
+    drain: Annotated[DurationType, lasting("0s", "1h")] = Field(
+        default=timedelta(seconds=30),
+        description="How long a stop waits for records in flight. The default fits the usual grace period of a"
+        " container; what is not finished by then is repeated at the next start.",
+    )
+    on_data_loss: Annotated[Literal["fail", "continue"], Word] = Field(
+        default="fail",
+        description="What happens when unread records are gone from a topic. continue counts them and goes on.",
+    )
+    default_cluster: Name = Field(
+        default="main",
+        alias="cluster",
+        description="The cluster of handlers and topics that name none. Needed with several.",
+    )
+    clusters: dict[Name, ClusterSettings] = Field(
+        default_factory=_local, description="The Kafka clusters by name. None given: main at 127.0.0.1:9092."
+    )
+    handlers: dict[Text, HandlerSettings] = Field(
+        default_factory=dict, description="Changes to handlers, by the name of the function."
+    )
+    topics: dict[Text, TopicSettings] = Field(
+        default_factory=dict, description="Where topics really are, by the name in the code."
+    )
+    spark: SparkSettings = Field(default_factory=SparkSettings, description="How the Spark engine runs.")
+
+    _warnings: tuple[Problem, ...] = PrivateAttr(())
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What is allowed but risky, such as a password written in the file."""
+        return self._warnings
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Where each value that is not a default comes from: ``laneway.yaml:7``, a variable, or ``flag``."""
+        return self._origins
+
+    def cluster(self, name: str | None = None) -> ClusterSettings:
+        """The named cluster, or the default one."""
+        return self.clusters[name or self.default_cluster]
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> Settings:
+        """A copy with some settings changed, by dotted key as in `load`, and checked again.
+
+        Raises:
+            SettingsError: with every problem.
+        """
+        from laneway.settings._load import overridden
+
+        return overridden(self, overrides)
+
+    def dump(self) -> dict[str, Any]:
+        """Plain nested values as the file would have them, with secrets masked."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def __eq__(self, other: object) -> bool:
+        # Equal settings are equal, no matter which file or variable they came from.
+        return isinstance(other, Settings) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,59 @@
+"""Which Spark options may be given, and why the others may not."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["is_sensitive", "refusal", "value_refusal"]
+
+_SENSITIVE = re.compile(
+    r"secret|password|passphrase|token|credential|access[.]?key|account[.]?key|sas[.]", re.IGNORECASE
+)
+_CODE = "it loads code from the configuration"
+
+_REFUSED = {
+    "spark.app.name": ("the name of the app is used", "change the name in App(...)"),
+    "spark.master": ("it has its own setting", "use spark.master"),
+    "spark.python.daemon.module": ("laneway starts the Python workers itself", "remove it"),
+    "spark.python.use.daemon": ("laneway starts the Python workers itself", "remove it"),
+    "spark.python.worker.module": ("laneway starts the Python workers itself", "remove it"),
+    "spark.redaction.regex": ("it decides which secrets Spark prints", "remove it"),
+    "spark.sql.redaction.options.regex": ("it decides which secrets Spark prints", "remove it"),
+    "spark.sql.redaction.string.regex": ("it decides which secrets Spark prints", "remove it"),
+    "spark.sql.streaming.checkpointlocation": ("the checkpoint belongs to one app", "use spark.checkpoint"),
+    "spark.sql.streaming.forcedeletetempcheckpointlocation": ("it deletes the offsets of the app", "remove it"),
+    "spark.ui.enabled": ("it has its own setting", "use spark.ui"),
+}
+_OFF = {
+    "spark.speculation": "two copies of a task would handle the same records at the same time",
+    "spark.sql.streaming.checkpoint.renamedfilecheck.enabled": "it hides a checkpoint write that was lost",
+}
+_PARTS = ("jaas", "login.module", "callback.handler", "config.providers", "plugin.library", "kinit", "ssl.engine")
+
+
+def is_sensitive(key: str) -> bool:
+    """Whether the value of the option is likely a secret; Spark's own rule and the cloud keys."""
+    return _SENSITIVE.search(key) is not None
+
+
+def refusal(key: str) -> tuple[str, str] | None:
+    """Why an option is not allowed and what to write instead; None when it is allowed."""
+    even = "".join(key.split()).lower()
+    if even in _REFUSED:
+        reason, fix = _REFUSED[even]
+        return f"the option is managed by laneway: {reason}", fix
+    if any(part in even for part in _PARTS):
+        return f"the option is forbidden: {_CODE}", "remove it"
+    if not key.startswith("spark."):
+        return "a Spark option starts with 'spark.'", f"write 'spark.{key[:60].strip()}', or remove it"
+    return None if key == "".join(key.split()) else ("the option has spaces in its name", f"write {even[:80]}")
+
+
+def value_refusal(key: str, value: str) -> tuple[str, str] | None:
+    """Why the value of an allowed option is not allowed; the text never shows the value."""
+    even = key.lower()
+    if even in _OFF and value.strip().lower() != "false":
+        return f"the option must stay off: {_OFF[even]}", "remove it"
+    if even.endswith("javaoptions") and "java.security.auth.login.config" in value.lower():
+        return f"the option is forbidden: {_CODE}", "use the 'security' settings of the cluster"
+    return None

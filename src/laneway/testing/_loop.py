@@ -1,0 +1,137 @@
+"""VirtualLoop: an event loop whose time is a fake clock's, so that waiting takes no time."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from typing import TYPE_CHECKING, Any
+
+from laneway.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from laneway.testing._clock import FakeClock
+
+__all__ = ["VirtualLoop"]
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs callbacks; when none is ready it jumps to the next timer instead of waiting for it.
+
+    Threads that the loop started (`asyncio.to_thread`) are waited for in real time, while virtual time stands.
+    Sockets are looked at but not waited for: a test has no network.
+
+    Args:
+        clock: whose time it is.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self._horizon = clock.monotonic()
+        self._is_busy: Callable[[], bool] = _never
+        self._in_threads = 0
+        super().__init__(_NoWait(self._idle))
+
+    def time(self) -> float:
+        """The fake clock's time."""
+        return self.clock.monotonic()
+
+    def run_due(self, seconds: float) -> None:
+        """Run everything that is due within so many seconds, then let it be that much later."""
+        self._horizon = self.time() + seconds
+        self._run()
+
+    def run_while(self, is_busy: Callable[[], bool], most: float) -> None:
+        """Run what is ready; while *is_busy* says so, let time pass too.
+
+        Raises:
+            EngineError: when it is still busy after *most* seconds.
+        """
+        deadline = self.time() + most
+        self._horizon = self.time()
+
+        def may_go_on() -> bool:
+            if not is_busy():
+                return False
+            if self.time() > deadline:
+                raise EngineError(f"still at work after {most:g} s of virtual time; does a handler wait for ever?")
+            return True
+
+        self._is_busy = may_go_on
+        try:
+            self._run()
+        finally:
+            self._is_busy = _never
+
+    def complete(self, awaitable: Awaitable[Any]) -> Any:
+        """Run until *awaitable* is done, however long that takes in virtual time."""
+        self._is_busy = _always
+        try:
+            return self.run_until_complete(_as_coroutine(awaitable))
+        finally:
+            self._is_busy = _never
+
+    def run_in_executor(  # type: ignore[override]  # typed by variadic generics there, which add nothing here
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        """As ever, and take note that a thread is at work."""
+        future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    def end(self) -> None:
+        """Cancel what is left and close."""
+        tasks = asyncio.all_tasks(self)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.complete(asyncio.wait(tasks, timeout=60))
+        self.complete(self.shutdown_asyncgens())
+        self.complete(self.shutdown_default_executor())
+        self.close()
+
+    def _run(self) -> None:
+        self.run_forever()
+
+    def _thread_ended(self, _future: asyncio.Future[Any]) -> None:
+        self._in_threads -= 1
+
+    def _idle(self, timeout: float | None) -> bool:
+        """Nothing is ready for *timeout* seconds: jump there, stop, or (True) really wait for a thread."""
+        if self._in_threads:
+            return True
+        now = self.time()
+        if timeout is not None and (now + timeout <= self._horizon or self._is_busy()):
+            self.clock.move_to(now + timeout)
+        else:
+            self.clock.move_to(self._horizon)
+            self.stop()
+        return False
+
+
+class _NoWait(selectors.DefaultSelector):
+    """Looks and never waits; what to do instead of waiting is *idle*'s to say."""
+
+    def __init__(self, idle: Callable[[float | None], bool]) -> None:
+        super().__init__()
+        self._when_idle = idle
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        found = super().select(0)
+        if found or timeout == 0:
+            return found
+        return super().select(None) if self._when_idle(timeout) else []
+
+
+async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _never() -> bool:
+    return False
+
+
+def _always() -> bool:
+    return True

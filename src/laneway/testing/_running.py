@@ -1,0 +1,127 @@
+"""Ways to run an app on a fake Kafka: step by step, or as an engine."""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from laneway.instrumentation import Tally
+from laneway.testing._kafka import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laneway._app import App
+    from laneway._units import Duration
+
+__all__ = ["FakeEngine", "FakeReport", "running"]
+
+OnDataLoss = Literal["stop", "continue"]
+
+
+@contextmanager
+def running(
+    app: App, *, kafka: FakeKafka | None = None, seed: int | None = None, on_data_loss: OnDataLoss = "stop"
+) -> Iterator[FakeKafka]:
+    """Run an app without a broker, without Spark and in virtual time.
+
+    The handlers run through the same pipeline as on Spark. Async handlers run on an event loop that jumps instead of
+    waiting, so ``await asyncio.sleep(20)`` takes no time. Sync handlers are called one at a time; ``time.sleep``
+    really sleeps, and a time limit of a sync handler is measured in real time.
+
+    Args:
+        app: whose handlers to run. Its topics and error topics are created where they are missing.
+        kafka: what it runs on; a new one by default. Several apps may run on one.
+        seed: mixes the order in which keys and partitions get their turn, the same way for the same seed. None is
+            the plain order. With a seed the jitter of back-offs is fixed too.
+        on_data_loss: what to do when records were deleted before they were read.
+
+    Example:
+        >>> from laneway import App, Retry, Topic
+        >>> app, orders = App("billing"), Topic("orders")
+        >>> @app.handler(orders, retry=Retry(attempts=2, backoff="5s", jitter=0))
+        ... def charge(record):
+        ...     if record.attempt == 1:
+        ...         raise ConnectionError
+        >>> with running(app) as kafka:
+        ...     record = kafka.produce(orders.message(b"two books", key="42"))
+        ...     kafka.drain()
+        ...     before = kafka.tally.handled
+        ...     kafka.advance("5s")
+        ...     (before, kafka.tally.handled)
+        (0, 1)
+    """
+    kafka = FakeKafka() if kafka is None else kafka
+    with _seeded(seed):
+        member = kafka.attach(app, seed=seed, skip_lost=on_data_loss == "continue")
+        try:
+            yield kafka
+        finally:
+            kafka.detach(member)
+
+
+@dataclass(slots=True)
+class FakeReport:
+    """What a run on a `FakeEngine` did."""
+
+    app: str
+    tally: Tally = field(default_factory=Tally)
+
+
+class FakeEngine:
+    """An engine that handles what there is on a `FakeKafka`, back-offs included, and returns.
+
+    Args:
+        kafka: what it runs on.
+        seed: mixes the schedule, as for `running`.
+        on_data_loss: as for `running`.
+        within: most virtual time it may take.
+
+    Example:
+        >>> from laneway import App, Topic
+        >>> app, orders, kafka = App("billing"), Topic("orders"), FakeKafka()
+        >>> @app.handler(orders)
+        ... def charge(record): ...
+        >>> record = kafka.produce(orders.message(b"two books", key="42"))
+        >>> app.run(FakeEngine(kafka)).tally.handled
+        1
+    """
+
+    def __init__(
+        self,
+        kafka: FakeKafka,
+        *,
+        seed: int | None = None,
+        on_data_loss: OnDataLoss = "stop",
+        within: Duration = "1d",
+    ) -> None:
+        self._kafka = kafka
+        self._seed = seed
+        self._on_data_loss: OnDataLoss = on_data_loss
+        self._within = within
+
+    def run(self, app: App) -> FakeReport:
+        """Handle everything that waits."""
+        with _seeded(self._seed):
+            member = self._kafka.attach(app, seed=self._seed, skip_lost=self._on_data_loss == "continue")
+            try:
+                self._kafka.finish(within=self._within)
+            finally:
+                self._kafka.detach(member)
+            return FakeReport(app.name, member.tally)
+
+
+@contextmanager
+def _seeded(seed: int | None) -> Iterator[None]:
+    """Fix the jitter, which comes from the module's own generator, and put back what was there."""
+    if seed is None:
+        yield
+        return
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)

@@ -1,0 +1,206 @@
+"""Station: one handler of an app at work on a fake Kafka, with the desk and runners that Spark's tasks use."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+from laneway._clock import SystemClock
+from laneway.pipeline import Call, Desk
+from laneway.runners import AsyncRunner, ColumnarRunner
+from laneway.testing._baton import Baton
+from laneway.testing._ends import FakeSender, FakeSource
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from laneway._app import Route
+    from laneway._record import Record
+    from laneway.instrumentation import Tally
+    from laneway.lanes import KeyQueue
+    from laneway.pipeline import Result
+    from laneway.testing._clock import FakeClock
+    from laneway.testing._log import FakeTopic
+    from laneway.testing._loop import VirtualLoop
+    from laneway.typing import Source
+
+__all__ = ["Station"]
+
+_POLL = 0.002  # seconds: the pause of a columnar runner that only waits for acknowledgements
+
+
+class Station:
+    """Runs one route on the virtual loop, whenever its topic has something to read.
+
+    Args:
+        route: the handler.
+        app: the app's name.
+        topic: what it reads.
+        source: from where on.
+        write: puts a message on a topic.
+        loop: where it runs, in virtual time.
+        rng: mixes the schedule; None for the plain order.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        app: str,
+        topic: FakeTopic,
+        source: FakeSource,
+        *,
+        write: Callable[..., Exception | None],
+        loop: VirtualLoop,
+        rng: random.Random | None,
+    ) -> None:
+        self.route = route
+        self.source = source
+        self._topic = topic
+        self._clock = clock = loop.clock
+        self._loop = loop
+        self._rng = rng
+        self._sender = FakeSender(write, self._call)
+        self._task: asyncio.Task[None] | None = None
+        self._runner: _Runner | None = None
+        lanes = max(1, route.lanes)
+        self._desk = _Desk(
+            route,
+            app,
+            lanes=lanes * len(topic.logs),
+            sender=self._sender,
+            clock=clock,
+            per_partition=lanes if route.strict else None,
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call of the handler is under way."""
+        return self._desk.scheduler.lanes_busy > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every record there is has reached its end."""
+        return self.source.is_exhausted and self._desk.is_done
+
+    @property
+    def tally(self) -> Tally:
+        """What was done so far."""
+        tally = self._desk.tally
+        tally.gaps, tally.lost = self.source.gaps, self.source.lost
+        return tally
+
+    def poke(self) -> None:
+        """Look at topic and acknowledgements again."""
+        if self._sender.is_dead:
+            return
+        self._desk.scheduler.lanes = max(1, self.route.lanes) * len(self._topic.logs)
+        if self._task is None:
+            if not self.source.is_exhausted:
+                self._start()
+        elif self._task.done():
+            if not self._task.cancelled() and self._task.exception() is None:
+                self._task = None
+                self.poke()
+        elif self._runner is not None:
+            self._runner.wake()
+
+    def committable(self, partition: int) -> int:
+        """The offset that may be committed: everything before it is finished."""
+        unfinished = self._desk.ledger.unfinished(partition)
+        return unfinished[0] if unfinished else self.source.position(partition)
+
+    def kill(self) -> None:
+        """Forget everything that is under way."""
+        self._sender.is_dead = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended the run, if anything did."""
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.result()
+
+    def _call(self) -> None:
+        self._loop.call_soon(self.poke)
+
+    def _start(self) -> None:
+        self._desk.is_closing = False
+        run = self._run_columnar() if self.route.kind == "columnar" else self._run_lanes()
+        self._task = self._loop.create_task(run)
+        # A record written just as the run ends would find nobody to wake.
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del task
+        self.poke()
+
+    async def _run_lanes(self) -> None:
+        self._runner = _Runner(self._desk, self.route, self._clock, self._rng)
+        try:
+            await self._runner.run(self.source)  # type: ignore[arg-type]  # what it says changes by itself
+        finally:
+            self._runner = None
+
+    async def _run_columnar(self) -> None:
+        baton = Baton()
+
+        def sleep(seconds: float) -> None:
+            desk = self._desk
+            if seconds <= _POLL:
+                if desk.is_done:
+                    return
+                # Nothing is to be seen before the next try to write; looking every 2 ms would make an hour long.
+                seconds = max(seconds, (desk.next_wake or 0.0) - self._clock.monotonic())
+            baton.sleep(seconds)
+
+        runner = ColumnarRunner(self._desk, self._clock, sleep)
+        await baton.drive(lambda: runner.run(self.source))  # type: ignore[arg-type]  # as above
+
+
+class _Desk(Desk):
+    """A desk that gives each lane one key at a time.
+
+    A real desk gives a fast handler many keys at once. In virtual time every handler is fast, and a test wants to see
+    what happens when keys are in work side by side.
+    """
+
+    def take(self) -> list[KeyQueue[Record[Any]]] | None:
+        self._pace = 1.0
+        return super().take()
+
+
+class _Runner(AsyncRunner):
+    """The event loop's runner, woken when there is something to do instead of looking every 2 ms."""
+
+    def __init__(self, desk: Desk, route: Route, clock: FakeClock, rng: random.Random | None) -> None:
+        # A sync handler takes real time if any, so its time limit is measured with the real clock.
+        super().__init__(desk, Call(route, clock if route.is_async else SystemClock(), slice_=math.inf), clock)
+        if not route.is_async:
+            call = Call(route, SystemClock(), slice_=math.inf)
+            self._plain = call.batch if route.kind == "batch" else call.single
+            self._execute = self._execute_sync
+        self._rng = rng
+        if rng is not None:
+            self._straight, self._execute = self._execute, self._execute_shuffled
+
+    def wake(self) -> None:
+        """Look again."""
+        self._changed.set()
+
+    async def _execute_sync(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+        result = self._plain(turn)
+        result.seconds = 0.0  # real seconds would make each run differ
+        return result
+
+    async def _execute_shuffled(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+        for _ in range(self._rng.randrange(4) if self._rng is not None else 0):
+            await asyncio.sleep(0)
+        return await self._straight(turn)
+
+    async def _pause(self, source: Source, fetched: int) -> None:
+        if fetched and not source.is_exhausted and self._desk.room:
+            await asyncio.sleep(0)
+        else:
+            await self._wait_for_change()
