@@ -69,7 +69,9 @@ class Desk:
         # What waits for its acknowledgement is in memory too: without it a slow topic would be read without end.
         if self.scheduler.size + self.outbox.size >= self._most_size:
             return 0
-        return max(0, self._most_records - self.scheduler.records - self.outbox.pending)
+        # A record may lead to many messages, and one message may stand for the records of a whole batch.
+        held = max(self.scheduler.records + self.outbox.pending, self.ledger.outstanding)
+        return max(0, self._most_records - held)
 
     @property
     def is_done(self) -> bool:

@@ -33,9 +33,11 @@ class FakeSource:
         self, topic: FakeTopic, offsets: dict[int, int], *, skip_lost: bool, rng: random.Random | None
     ) -> None:
         self._topic = topic
+        self._begin = dict(offsets)
         self._next = dict(offsets)
         self._skip_lost = skip_lost
         self._rng = rng
+        self._settled: dict[int, int] = {}
         self.gaps = 0
         """Offsets passed that held no record."""
         self.lost = 0
@@ -49,8 +51,16 @@ class FakeSource:
     def position(self, partition: int) -> int:
         """The offset to be read next."""
         if partition not in self._next:
-            self._next[partition] = self._topic.logs[partition].start
+            self._next[partition] = self._first(partition)
         return self._next[partition]
+
+    def settle(self) -> None:
+        """The tables handed out so far are dealt with; asking for the next one says so too."""
+        self._settled = dict(self._next)
+
+    def settled(self, partition: int) -> int:
+        """The offset up to which tables are dealt with, for there is no ledger of their rows."""
+        return self._settled.get(partition, self._first(partition))
 
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records that wait now."""
@@ -68,8 +78,14 @@ class FakeSource:
         """As `fetch`, as the Arrow table that a columnar handler is given."""
         from laneway.kafka._table import table_of
 
+        self.settle()
         records = self.fetch(most, timeout)
         return table_of(self._topic.name, [_AsMessage(record) for record in records]) if records else None
+
+    def _first(self, partition: int) -> int:
+        if partition not in self._begin:
+            self._begin[partition] = self._topic.logs[partition].start
+        return self._begin[partition]
 
     def _read(self, partition: int, most: int) -> list[Record[Any]]:
         log, begin = self._topic.logs[partition], self.position(partition)

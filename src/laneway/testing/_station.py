@@ -82,7 +82,8 @@ class Station:
     @property
     def is_done(self) -> bool:
         """Whether every record there is has reached its end."""
-        return self.source.is_exhausted and self._desk.is_done
+        is_running = self._task is not None and not self._task.done()
+        return self.source.is_exhausted and self._desk.is_done and not is_running
 
     @property
     def tally(self) -> Tally:
@@ -109,7 +110,9 @@ class Station:
     def committable(self, partition: int) -> int:
         """The offset that may be committed: everything before it is finished."""
         unfinished = self._desk.ledger.unfinished(partition)
-        return unfinished[0] if unfinished else self.source.position(partition)
+        is_columnar = self.route.kind == "columnar"
+        read = self.source.settled(partition) if is_columnar else self.source.position(partition)
+        return min(unfinished[0], read) if unfinished else read
 
     def kill(self) -> None:
         """Forget everything that is under way."""
@@ -157,6 +160,7 @@ class Station:
 
         runner = ColumnarRunner(self._desk, self._clock, sleep)
         await baton.drive(lambda: runner.run(self.source))  # type: ignore[arg-type]  # as above
+        self.source.settle()
 
 
 class _Desk(Desk):

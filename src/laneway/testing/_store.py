@@ -99,7 +99,7 @@ class Store:
         Values are decoded when a `Topic` is given, and bytes when only its name is.
         """
         found = self._topics.get(_name(topic))
-        records = [] if found is None else found.records()
+        records: list[Record[V]] = [] if found is None else found.records()
         if isinstance(topic, Topic):
             for record in records:
                 record.value = None if record.raw is None else topic.value.decode(record.raw)

@@ -1,0 +1,62 @@
+"""CPU time and memory of a process tree."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import psutil
+
+__all__ = ["Usage"]
+
+
+class Usage:
+    """Samples this process and its children, apart from those given, while its block runs.
+
+    Memory shared between forked workers is counted once for each of them.
+    """
+
+    def __init__(self, leave_out: set[int]) -> None:
+        self._leave_out = leave_out
+        self._cpu: dict[int, tuple[float, float]] = {}
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._has_begun = False
+        self.rss_mb = 0.0
+
+    def __enter__(self) -> Usage:
+        """Begin."""
+        self._sample()
+        self._has_begun = True
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._done.set()
+        self._thread.join()
+        self._sample()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time spent in the block."""
+        return sum(last - first for first, last in self._cpu.values())
+
+    def _follow(self) -> None:
+        while not self._done.wait(0.25):
+            self._sample()
+
+    def _sample(self) -> None:
+        me = psutil.Process()
+        rss = 0
+        for process in (me, *me.children(recursive=True)):
+            if process.pid in self._leave_out:
+                continue
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                used = times.user + times.system
+                # A process born inside the block has spent all of its time in it.
+                first = self._cpu.get(process.pid, (0.0 if self._has_begun else used, 0.0))[0]
+                self._cpu[process.pid] = (first, used)
+                rss += process.memory_info().rss
+        self.rss_mb = max(self.rss_mb, rss / 1e6)

@@ -1,0 +1,82 @@
+"""`laneway bench`: measure an engine on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+__all__ = ["bench"]
+
+
+class WorkloadName(str, Enum):
+    """The workloads."""
+
+    W1 = "w1"
+    W2 = "w2"
+    W3 = "w3"
+    W4 = "w4"
+    W6 = "w6"
+
+
+class EngineName(str, Enum):
+    """What can be measured."""
+
+    SPARK = "spark"
+    SPARK_CONNECTOR = "spark-connector"
+
+
+class HandlerName(str, Enum):
+    """Handler kinds of a workload."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    COLUMNAR = "columnar"
+
+
+def bench(
+    workload: Annotated[
+        WorkloadName, typer.Argument(help="w1 slow handler, w2 no-op, w3 batches, w4 latency, w6 many lanes.")
+    ],
+    engine: Annotated[EngineName, typer.Option(help="What to measure.")] = EngineName.SPARK,
+    lanes: Annotated[int | None, typer.Option(help="Lanes per partition.")] = None,
+    handler: Annotated[HandlerName | None, typer.Option(help="Kind of handler.")] = None,
+    records: Annotated[int | None, typer.Option(help="How many records.")] = None,
+    brokers: Annotated[str | None, typer.Option(help="Use this Kafka instead of an ephemeral one.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure a workload: records per second against the ideal, CPU, memory, latency, order and loss.
+
+    A timed pass runs on a warm query without any recording; a second pass writes down every call and checks it.
+    """
+    from laneway.bench import WORKLOADS, measure, measure_connector
+    from laneway.broker import ephemeral
+
+    chosen = WORKLOADS[workload.value].with_options(
+        lanes=lanes, handler=handler.value if handler else None, records=records
+    )
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    with ExitStack() as stack:
+        leave_out: set[int] = set()
+        if brokers is None:
+            say("starting an ephemeral Kafka")
+            running = stack.enter_context(ephemeral())
+            brokers, leave_out = running.bootstrap, set(running.pids)
+        if engine is EngineName.SPARK_CONNECTOR:
+            figures = measure_connector(chosen, brokers, say=say)
+        else:
+            figures = measure(chosen, brokers, say=say, leave_out=leave_out, master=master).as_dict()
+    if as_json:
+        print(json.dumps(figures))
+        return
+    width = max(map(len, figures))
+    for name, value in figures.items():
+        print(f"{name:<{width}}  {value:,}" if isinstance(value, (int, float)) else f"{name:<{width}}  {value}")
