@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupOffsets"]
 
-Offsets = dict[str, dict[int, int]]
-
 
 class GroupOffsets:
     """Reads and commits the offsets of one group. A job that never joins its group still shows up in lag tools.
@@ -37,17 +35,6 @@ class GroupOffsets:
         except KafkaException as error:
             raise as_admin_error(error) from error
         return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
-
-    def committed(self, topic: str, partitions: list[int], timeout: float = 10.0) -> dict[int, int]:
-        """Committed offset of each partition that has one.
-
-        Raises:
-            BrokerAbsentError: the group's coordinator did not answer or is not ready.
-        """
-        asked = [TopicPartition(topic, partition) for partition in partitions]
-        return {
-            answer.partition: answer.offset for answer in self._consumer.committed(asked, timeout) if answer.offset >= 0
-        }
 
     def commit(self, topic: str, offsets: Mapping[int, int], *, wait: bool) -> None:
         """Commit offsets; with *wait* return when the broker has them."""
