@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from laneway._record import Topic
 from laneway._units import Duration, Size, as_duration, as_size
 from laneway.errors import DeclarationError
 from laneway.retry import Retry, error_topic_name
 
 if TYPE_CHECKING:
+    from laneway._record import Topic
     from laneway.typing import Engine, Outcome
 
 __all__ = ["App", "Buffer", "Kind", "Order", "Route"]
@@ -237,12 +237,12 @@ class App:
             known = ", ".join(sorted(self._routes)) or "none"
             raise DeclarationError(f"app {self.name!r} has no handler {', '.join(unknown)}; it has: {known}")
         copy = App(self.name)
-        copy._setup, copy._cleanup = self._setup, self._cleanup  # noqa: SLF001 - the same class
+        copy._setup, copy._cleanup = self._setup, self._cleanup
         for name, route in self._routes.items():
             fields = dict(changes.get(name, {}))
             if route.topic.name in topics:
                 fields["topic"] = replace(route.topic, name=topics[route.topic.name])
-            copy._routes[name] = route.with_changes(**fields)  # noqa: SLF001
+            copy._routes[name] = route.with_changes(**fields)
         return copy
 
     def run(self, engine: Engine | None = None) -> Outcome:

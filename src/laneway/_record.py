@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import msgspec
+from typing_extensions import TypeVar
 
 from laneway.codecs import Codec, Raw
 from laneway.errors import DeclarationError
 
 __all__ = ["Batch", "Headers", "Message", "Record", "Topic", "as_key"]
 
-V = TypeVar("V")
+V = TypeVar("V", default=bytes)
+_RAW = Raw()
 
 Headers = Sequence[tuple[str, bytes | None]]
 """Header names and values in their order; a name may stand more than once, a value may be null."""
@@ -94,7 +96,7 @@ class Topic(Generic[V]):
     """
 
     name: str
-    value: Codec[V] = Raw()  # type: ignore[assignment]  # Topic("x") is a Topic[bytes]
+    value: Codec[V] = _RAW  # type: ignore[assignment]  # Topic("x") is a Topic[bytes]
 
     def __post_init__(self) -> None:
         """Refuse names that Kafka would refuse."""

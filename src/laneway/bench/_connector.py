@@ -1,4 +1,4 @@
-"""The stock Kafka connector with `mapInArrow`, as most people would write it: the opponent, in an environment of its own."""
+"""The opponent: the stock Kafka connector with `mapInArrow`, in an environment of its own."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from laneway._home import home_directory
 from laneway.bench._produce import fill
 from laneway.bench._workloads import KEYS, PARTITIONS, Workload
 from laneway.errors import EngineError
 from laneway.kafka import Admin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["measure_connector"]
 

@@ -9,7 +9,7 @@ import time
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 # pyspark ships these already; without the exclusion 62 MB are fetched instead of 10.
-EXCLUDED = ",".join(
+EXCLUDED = ",".join(  # noqa: FLY002 - one line each reads better
     (
         "org.apache.hadoop:hadoop-client-runtime",
         "org.apache.hadoop:hadoop-client-api",

@@ -6,7 +6,6 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,8 @@ from laneway.kafka import Admin
 from laneway.settings import Settings, load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laneway._app import App
 
 __all__ = ["Figures", "measure"]

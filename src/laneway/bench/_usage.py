@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Self
 
 import psutil
 
@@ -24,7 +25,7 @@ class Usage:
         self._has_begun = False
         self.rss_mb = 0.0
 
-    def __enter__(self) -> Usage:
+    def __enter__(self) -> Self:
         """Begin."""
         self._sample()
         self._has_begun = True

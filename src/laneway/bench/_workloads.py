@@ -11,7 +11,7 @@ from laneway._app import App, Buffer
 from laneway._record import Topic
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as pa
 
     from laneway._record import Batch, Record
     from laneway.history import Recorder
@@ -132,7 +132,7 @@ def _write_all(recorder: Recorder | None, batch: Batch[bytes], start: float) -> 
 
 
 def _columnar(recorder: Recorder | None) -> Any:
-    def handle(table: pyarrow.Table) -> None:
+    def handle(table: pa.Table) -> None:
         if recorder is None:
             return
         from laneway._record import Record

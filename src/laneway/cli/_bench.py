@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import ExitStack
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,7 +13,7 @@ import typer
 __all__ = ["bench"]
 
 
-class WorkloadName(str, Enum):
+class WorkloadName(StrEnum):
     """The workloads."""
 
     W1 = "w1"
@@ -23,14 +23,14 @@ class WorkloadName(str, Enum):
     W6 = "w6"
 
 
-class EngineName(str, Enum):
+class EngineName(StrEnum):
     """What can be measured."""
 
     SPARK = "spark"
     SPARK_CONNECTOR = "spark-connector"
 
 
-class HandlerName(str, Enum):
+class HandlerName(StrEnum):
     """Handler kinds of a workload."""
 
     SYNC = "sync"

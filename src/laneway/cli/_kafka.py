@@ -48,7 +48,7 @@ def start(
     """
     before = broker.status(name)
     began = time.monotonic()
-    with _progress() as progress:
+    with fetch_progress() as progress:
         running = broker.start(nodes=nodes, port=port or None, name=name, ephemeral=ephemeral, progress=progress)
     if before is not None and before.running:
         typer.echo(f"Cluster {name!r} runs already.")
@@ -115,7 +115,7 @@ def fetch(
     force: Annotated[bool, typer.Option("--force", help="Fetch again even when the jars are there.")] = False,
 ) -> None:
     """Fetch the Kafka jars and check them, without starting anything."""
-    with _progress() as progress:
+    with fetch_progress() as progress:
         directory = broker.fetch(force=force, progress=progress)
     typer.echo(f"Kafka {broker.KAFKA_VERSION} is in {directory}")
 
@@ -141,7 +141,7 @@ def _read_on(file: Path, position: int) -> tuple[int, list[str]]:
 
 
 @contextmanager
-def _progress() -> Iterator[broker.Progress]:
+def fetch_progress() -> Iterator[broker.Progress]:
     if not sys.stdout.isatty():
         yield _plain_progress
         return

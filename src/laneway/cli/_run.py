@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-class EngineName(str, Enum):
+class EngineName(StrEnum):
     """Engines to run on."""
 
     SPARK = "spark"
@@ -66,7 +66,7 @@ def run(
     if not quiet:
         tally = report.tally
         typer.echo(
-            f"{tally.read:,} records read, {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked"
+            f"{tally.read:,} read: {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked"
         )
     if getattr(report, "was_forced", False):
         raise typer.Exit(3)

@@ -49,7 +49,7 @@ def _import(name: str) -> object:
         if error.name == name.split(".", 1)[0] or error.name == name:
             raise TargetError(
                 f"there is no module {name!r} in {Path.cwd()} or on the Python path; run the command in the folder of "
-                f"{name.split('.')[0]}.py, or set PYTHONPATH"
+                f"{name.split('.', maxsplit=1)[0]}.py, or set PYTHONPATH"
             ) from error
         raise TargetError(f"module {name!r} needs {error.name!r}, which is not installed") from error
     except Exception as error:  # whatever the user's module raises is told in one line

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from laneway._life import State
 from laneway.instrumentation import Tally
@@ -44,7 +44,7 @@ class RunView:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _thread: threading.Thread | None = None
 
-    def __enter__(self) -> RunView:
+    def __enter__(self) -> Self:
         """Begin to show."""
         if sys.stdout.isatty() and not self.quiet:
             from rich.live import Live

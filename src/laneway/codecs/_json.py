@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import msgspec
 
@@ -24,8 +24,12 @@ class Json(Generic[V]):
         {'a': 1}
     """
 
-    def __init__(self, type_: type[V] | Any = Any) -> None:
-        self.type = type_
+    @overload
+    def __init__(self, type_: type[V]) -> None: ...
+    @overload
+    def __init__(self: Json[Any]) -> None: ...
+    def __init__(self, type_: Any = Any) -> None:
+        self.type: Any = type_
         self._encoder = msgspec.json.Encoder()
         # A pydantic model reads itself; everything else is msgspec's, which is faster.
         self._is_pydantic = hasattr(type_, "model_validate_json")

@@ -14,7 +14,7 @@ from laneway.kafka._errors import is_auth_error
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow
+    import pyarrow as pa
 
 __all__ = ["Range", "RangeReader"]
 
@@ -115,7 +115,7 @@ class RangeReader:
             self._advance([record.partition for record in records], [record.offset for record in records])
         return records
 
-    def fetch_table(self, most: int, timeout: float) -> pyarrow.Table | None:
+    def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
         """As `fetch`, as an Arrow table: columns topic, partition, offset, timestamp, key, value, headers."""
         from laneway.kafka._table import table_of
 
@@ -180,8 +180,8 @@ class RangeReader:
         gone = max(0, min(low, end) - position)
         if not self._skip_lost:
             raise DataLossError(
-                f"{self._topic}[{partition}]: offsets {position} to {min(low, end) - 1} are gone (the log now begins at "
-                f"{low}). They were deleted before they were read. To go on without them set on_data_loss: continue"
+                f"{self._topic}[{partition}]: offsets {position} to {min(low, end) - 1} are gone (the log begins at "
+                f"{low} now). They were deleted before they were read. To go on without them set on_data_loss: continue"
             )
         self.lost += gone
         self._next[partition] = position + gone

@@ -52,7 +52,7 @@ class KafkaSender:
                 self._producer.produce(
                     topic, value, key, headers=list(headers) or None, on_delivery=on_delivery, **rest
                 )
-                return
+                return  # noqa: TRY300 - the loop goes on only after a full queue
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as error:

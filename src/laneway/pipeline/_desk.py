@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway._record import Record
 from laneway.errors import ProduceError, UnreachableStateError
 from laneway.instrumentation import ErrorSample, Histogram, Tally
 from laneway.lanes import KeyQueue, Ledger, Scheduler
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from laneway._app import Route
     from laneway._clock import Clock
+    from laneway._record import Record
     from laneway.pipeline._execute import Posted, Result
     from laneway.typing import Sender
 
@@ -179,8 +179,8 @@ class Desk:
         self._track_busy()
         if not self.is_done or self.ledger.outstanding:
             raise UnreachableStateError(
-                f"{self.ledger.outstanding} records of handler {self.route.name!r} are unfinished at the end of a task. "
-                "This should never happen. Please open an issue."
+                f"{self.ledger.outstanding} records of handler {self.route.name!r} are unfinished at the end of a "
+                "task. This should never happen. Please open an issue."
             )
         span = self.tally.last - self.tally.first
         self.tally.lanes_busy = self._busy_area / span if span > 0 else 0.0

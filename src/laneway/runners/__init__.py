@@ -1,4 +1,4 @@
-"""Lanes in motion: they read from a source, run turns on an event loop, on threads or on Arrow tables, and settle them."""
+"""Lanes in motion: read from a source, run turns on an event loop, on threads or on Arrow tables, settle them."""
 
 from laneway.runners._async import AsyncRunner
 from laneway.runners._columnar import ColumnarRunner

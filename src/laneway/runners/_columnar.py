@@ -13,7 +13,7 @@ from laneway.retry import TryAgain, judge, text_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow
+    import pyarrow as pa
 
     from laneway._clock import Clock
     from laneway.pipeline import Desk
@@ -26,7 +26,7 @@ class TableSource(Protocol):
 
     is_exhausted: bool
 
-    def fetch_table(self, most: int, timeout: float) -> pyarrow.Table | None:
+    def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
         """Up to *most* records as a table, or None."""
         ...
 
@@ -56,7 +56,7 @@ class ColumnarRunner:
                 self._sleep(0.002)
                 desk.tick()
 
-    def _handle(self, table: pyarrow.Table) -> None:
+    def _handle(self, table: pa.Table) -> None:
         tally, route = self._desk.tally, self._desk.route
         tally.first = tally.first or self._clock.wall()
         tally.read += table.num_rows
@@ -82,7 +82,7 @@ class ColumnarRunner:
                 attempt += 1
                 self._sleep(verdict.pause.total_seconds())
 
-    def _finish(self, table: pyarrow.Table, began: float) -> None:
+    def _finish(self, table: pa.Table, began: float) -> None:
         tally, wall = self._desk.tally, self._clock.wall()
         tally.seconds += self._clock.monotonic() - began
         tally.last = wall
@@ -90,13 +90,13 @@ class ColumnarRunner:
         newest = table.column("timestamp")[-1].as_py()
         self._latency.add_all([int(wall * 1000) - newest])
 
-    def _park(self, table: pyarrow.Table, error: Exception, attempt: int) -> None:
+    def _park(self, table: pa.Table, error: Exception, attempt: int) -> None:
         records = [_as_record(row, attempt) for row in table.to_pylist()]
         for record in records:
             self._desk.ledger.see(record.partition, [record.offset])
         self._desk.park_all(records, error)
 
-    def _note(self, table: pyarrow.Table, error: Exception, fate: str) -> None:
+    def _note(self, table: pa.Table, error: Exception, fate: str) -> None:
         row = table.slice(0, 1).to_pylist()[0]
         text = f"{type(error).__name__}: {text_of(error)}"[:300]
         self._desk.tally.sample(
@@ -104,7 +104,7 @@ class ColumnarRunner:
         )
 
 
-def _payload_size(table: pyarrow.Table) -> int:
+def _payload_size(table: pa.Table) -> int:
     return int(table.column("key").nbytes + table.column("value").nbytes)
 
 

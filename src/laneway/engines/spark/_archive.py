@@ -32,7 +32,6 @@ def _java_version() -> str:
 
 def archive_path() -> Path:
     """Where the archive of this Java and this Spark is kept."""
-
     return home_directory() / "spark" / f"classes-{version('pyspark')}-{_java_version()}.jsa"
 
 

@@ -80,7 +80,7 @@ class SparkEngine:
         self._wake = threading.Event()
 
     def stop(self) -> None:
-        """Ask to stop: the first time the running batch is finished and committed, the second time it is not waited for.
+        """Ask to stop. The first time the running batch is finished and committed; the second time it is not.
 
         Any thread may call it; a signal handler too.
         """

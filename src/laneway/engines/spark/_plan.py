@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from laneway.kafka import Range
+if TYPE_CHECKING:
+    from laneway.kafka import Range
 
 __all__ = ["BatchSize", "Share", "pack", "spread"]
 

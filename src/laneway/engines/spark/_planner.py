@@ -1,4 +1,4 @@
-"""Planner: decides which offsets each batch takes. It lives in one process beside the driver, for as long as the query."""
+"""Planner: decides which offsets each batch takes. It lives in a process beside the driver, as long as the query."""
 
 from __future__ import annotations
 

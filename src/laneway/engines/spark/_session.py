@@ -43,7 +43,7 @@ def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, 
         # A second copy of a task would run handlers of one key at the same time.
         "spark.speculation": "false",
         "spark.python.daemon.module": "laneway.engines.spark._daemon",
-        # Between JVM and worker a TCP connection stalls 40 ms a task in delayed acknowledgements; a socket file does not.
+        # A TCP connection between JVM and worker stalls 40 ms a task in delayed acknowledgements; a file does not.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         # The JVM moves one row a task: compiling a plan for it costs more than running it.

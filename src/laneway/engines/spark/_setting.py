@@ -30,7 +30,7 @@ _RETRY_FIELDS = {"attempts", "backoff", "backoff_max"}
 
 
 def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
-    """The settings given, or those of ``laneway.yaml`` and the environment, with the engine's own arguments over them."""
+    """The settings given, or those of ``laneway.yaml`` and the environment, under the engine's own arguments."""
     chosen = {key: value for key, value in overrides.items() if value is not None}
     if settings is None:
         named = os.environ.get("LANEWAY_CONFIG")

@@ -18,8 +18,10 @@ __all__ = ["Stream"]
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One topic's query. Client options hold secrets; they travel inside a pickled class and never in Spark's options,
-    which Spark shows in plans and logs.
+    """One topic's query.
+
+    Client options hold secrets; they travel inside a pickled class and never in Spark's options, which Spark shows in
+    plans and logs.
     """
 
     app: str

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def main(java_options: str) -> None:
+def main(java_options: str) -> None:  # noqa: C901 - one script, read from top to bottom
     """Run three batches of a source that reads nothing, then stop in good order."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -56,10 +56,15 @@ def main(java_options: str) -> None:
         spark = builder.getOrCreate()
         spark.dataSource.register(Source)
         seen: list[int] = []
+
+        def count(frame: Any, batch: int) -> None:
+            frame.collect()
+            seen.append(batch)
+
         query = (
             spark.readStream.format("warmup")
             .load()
-            .writeStream.foreachBatch(lambda frame, batch: seen.append(batch) or frame.collect())
+            .writeStream.foreachBatch(count)
             .option("checkpointLocation", folder)
             .start()
         )
