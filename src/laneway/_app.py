@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -225,12 +225,15 @@ class App:
         """What runs when a worker process ends in good order."""
         return tuple(self._cleanup)
 
-    def configured(self, changes: dict[str, dict[str, Any]], topics: dict[str, str]) -> App:
+    def configured(
+        self, changes: dict[str, dict[str, Any]], topics: dict[str, str], without: Collection[str] = ()
+    ) -> App:
         """A copy of this app with handler fields and topic names replaced, as a configuration asks for.
 
         Args:
             changes: handler name to the fields to replace.
             topics: name in code to real name.
+            without: handlers that are switched off.
         """
         unknown = sorted(set(changes) - set(self._routes))
         if unknown:
@@ -239,6 +242,8 @@ class App:
         copy = App(self.name)
         copy._setup, copy._cleanup = self._setup, self._cleanup
         for name, route in self._routes.items():
+            if name in without:
+                continue
             fields = dict(changes.get(name, {}))
             if route.topic.name in topics:
                 fields["topic"] = replace(route.topic, name=topics[route.topic.name])

@@ -11,7 +11,7 @@ from laneway.pipeline._outbox import Letter, Outbox, is_hopeless
 from laneway.retry import Failure, TryAgain, judge, parked_headers, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from laneway._app import Route
     from laneway._clock import Clock
@@ -39,16 +39,25 @@ class Desk:
         sender: where messages and copies go.
         clock: the time.
         per_partition: lanes of each partition when they are strict.
+        notice: told in words when something must wait, such as an error topic that cannot be written to.
     """
 
     def __init__(
-        self, route: Route, app: str, *, lanes: int, sender: Sender, clock: Clock, per_partition: int | None = None
+        self,
+        route: Route,
+        app: str,
+        *,
+        lanes: int,
+        sender: Sender,
+        clock: Clock,
+        per_partition: int | None = None,
+        notice: Callable[[str], None] | None = None,
     ) -> None:
         self.route = route
         self.tally = Tally(lanes=lanes)
         self.scheduler: Scheduler[Record[Any]] = Scheduler(lanes, per_partition)
         self.ledger = Ledger()
-        self.outbox = Outbox(sender, self.tally)
+        self.outbox = Outbox(sender, self.tally, notice)
         self.is_closing = False
         """Nothing more will be admitted: a batch need not wait to be full."""
         self._app = app

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Letter", "Outbox"]
 
+_NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
 
 
@@ -43,9 +44,11 @@ class Outbox:
     Only the runner's own thread calls it. Nothing here gives up, because what waits for a letter would be lost.
     """
 
-    def __init__(self, sender: Sender, tally: Tally) -> None:
+    def __init__(self, sender: Sender, tally: Tally, notice: Callable[[str], None] | None = None) -> None:
         self._sender = sender
         self._tally = tally
+        self._notice = notice
+        self._noticed = -_NOTICE_EVERY
         self._answers: deque[tuple[Letter, Exception | None]] = deque()
         self._later: list[tuple[float, int, Letter]] = []
         self._order = count()
@@ -110,7 +113,10 @@ class Outbox:
         if letter.undeliverable(letter, error):
             self._gone(letter)
             return
-        self.trouble = f"cannot write to {letter.posted[0]}: {error}"
+        self.trouble = f"cannot write to {error}; the records wait and it is tried again"
+        if self._notice is not None and now - self._noticed >= _NOTICE_EVERY:
+            self._noticed = now
+            self._notice(self.trouble)
         pause = min(_FIRST_PAUSE * 2 ** min(letter.tries - 1, 10), _LONGEST_PAUSE)
         heapq.heappush(self._later, (now + pause, next(self._order), letter))
 

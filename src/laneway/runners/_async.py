@@ -51,8 +51,15 @@ class AsyncRunner:
                     return
                 await self._pause(source, fetched)
         finally:
-            for lane in self._lanes:
-                lane.cancel()
+            await self._end()
+
+    async def _end(self) -> None:
+        """After a failure: no call may go on when the task is tried again elsewhere."""
+        lanes = list(self._lanes)
+        for lane in lanes:
+            lane.cancel()
+        if lanes:
+            await asyncio.wait(lanes)
 
     def _read(self, source: Source) -> int:
         room = self._desk.room

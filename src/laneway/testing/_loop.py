@@ -89,6 +89,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if tasks:
             self.complete(asyncio.wait(tasks, timeout=60))
         self.complete(self.shutdown_asyncgens())
+        self._in_threads += 1  # the one that ends the others
         self.complete(self.shutdown_default_executor())
         self.close()
 

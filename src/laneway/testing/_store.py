@@ -99,7 +99,7 @@ class Store:
         Values are decoded when a `Topic` is given, and bytes when only its name is.
         """
         found = self._topics.get(_name(topic))
-        records: list[Record[V]] = [] if found is None else found.records()
+        records: list[Record[Any]] = [] if found is None else found.records()
         if isinstance(topic, Topic):
             for record in records:
                 record.value = None if record.raw is None else topic.value.decode(record.raw)
@@ -112,7 +112,10 @@ class Store:
             for route in app.routes
             if topic is None or route.topic.name == _name(topic)
         }
-        return [record for name in names for record in self.records(name)]
+        found: list[Record[Any]] = []
+        for name in names:
+            found += self.records(name)
+        return found
 
     def committed(self, app: str | App, topic: str | Topic[Any]) -> dict[int, int]:
         """Committed offsets of an app, which is a group, for the partitions that have one."""

@@ -140,13 +140,15 @@ class SparkEngine:
     def _start(self, app: App, streams: list[Any], settings: Settings, control: Path, stack: ExitStack) -> None:
         from laneway.engines.spark._session import open_session, session_conf
         from laneway.engines.spark._setting import master_of
+        from laneway.engines.spark._spill import Spill
 
         spark_settings = settings.spark
         checkpoint = str(spark_settings.checkpoint or control / "checkpoint")
         conf = session_conf(spark_settings.master, checkpoint, ui=spark_settings.ui, extra=spark_settings.conf)
-        spark, is_ours = open_session(app.name, master_of(spark_settings.master, streams), conf)
+        spill = Spill()
+        spark, is_ours = open_session(app.name, master_of(spark_settings.master, streams), conf, spill)
         if is_ours:
-            stack.callback(_stop_session, spark)
+            stack.callback(_stop_session, spark, spill)
             # Spark's own handler of Ctrl-C cancels jobs; ours finishes them.
             stack.enter_context(_signals(self.stop))
         for stream, query in zip(streams, self._queries, strict=True):
@@ -205,7 +207,8 @@ def _scratch() -> Iterator[str]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stop_session(spark: Any) -> None:
+def _stop_session(spark: Any, spill: Any) -> None:
+    spill.mute()
     try:
         spark.stop()
     except Exception as error:  # py4j raises its own kinds when the JVM is already gone

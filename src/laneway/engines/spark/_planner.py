@@ -92,6 +92,7 @@ class Planner:
             time.sleep(_LOOK)
         if not waiting:
             return start
+        self._check_starts(begin, waiting)
         taken = spread(waiting, self._size.limit)
         return self._as_offsets(begin | {p: self._first(p, begin, ends) + count for p, count in taken.items()})
 
@@ -124,8 +125,12 @@ class Planner:
         self._running = None
 
     def _commit(self, offsets: dict[int, int]) -> None:
+        """Commit what is new, and wait for it: a kill right after must not repeat a batch that is done."""
         new = {partition: offset for partition, offset in offsets.items() if self._committed.get(partition) != offset}
-        self._group.commit(self._stream.topic, new, wait=False)
+        try:
+            self._group.commit(self._stream.topic, new, wait=True)
+        except BrokerAbsentError:
+            return  # the next call tries again
         self._committed |= new
 
     def _commit_for_good(self, offsets: dict[int, int]) -> None:
@@ -158,6 +163,18 @@ class Planner:
                 )
             return self._admin.starts(self._stream.topic, [partition])[partition]
         return known
+
+    def _check_starts(self, begin: dict[int, int], waiting: dict[int, int]) -> None:
+        """Notice deleted records here, before any handler runs; a task would run again for each of its attempts."""
+        if self._stream.skip_lost:
+            return
+        for partition, low in self._admin.starts(self._stream.topic, list(waiting)).items():
+            known = begin.get(partition, low)
+            if known < low:
+                raise DataLossError(
+                    f"{self._stream.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log begins at "
+                    f"{low} now). They were deleted before they were read. To go on without them set on_data_loss: continue"
+                )
 
     def _ends(self) -> dict[int, int]:
         partitions = self._known_partitions()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway.engines.spark._archive import archive_options
+from laneway.engines.spark._spill import Spill
 from laneway.engines.spark._stream import Stream
 
 if TYPE_CHECKING:
@@ -76,8 +77,10 @@ def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, 
     return conf
 
 
-def open_session(app: str, master: str, conf: Mapping[str, str]) -> tuple[SparkSession, bool]:
-    """The running session, or a new one; and whether it is new, and so ours to stop."""
+def open_session(
+    app: str, master: str, conf: Mapping[str, str], spill: Spill | None = None
+) -> tuple[SparkSession, bool]:
+    """The running session, or a new one whose output goes into *spill*; and whether it is new, and so ours to stop."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -96,7 +99,7 @@ def open_session(app: str, master: str, conf: Mapping[str, str]) -> tuple[SparkS
         settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, java))
         for name, value in settings.items():
             builder = builder.config(name, value)
-        with _quiet_start():
+        with (spill or Spill()).catching():
             return builder.getOrCreate(), True
 
 
@@ -116,17 +119,3 @@ def _environment(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-@contextmanager
-def _quiet_start() -> Iterator[None]:
-    """Keep the JVM's greetings off the terminal; the JVM's own stderr stays where it is pointed at its start."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with Path(os.devnull).open("wb") if not os.environ.get("LANEWAY_DEBUG") else os.fdopen(os.dup(2), "wb") as sink:
-            os.dup2(sink.fileno(), 2)
-            yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

@@ -54,7 +54,8 @@ def configured(app: App, settings: Settings) -> App:
         raise DeclarationError(
             f"the configuration names handlers {sorted(unknown)} that app {app.name!r} lacks; it has: {known}"
         )
-    return app.configured(changes, {name: topic.name for name, topic in settings.topics.items() if topic.name})
+    off = {name for name, handler in settings.handlers.items() if handler.enabled is False}
+    return app.configured(changes, {name: topic.name for name, topic in settings.topics.items() if topic.name}, off)
 
 
 def _changes(route: Route, found: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from laneway._clock import SystemClock
@@ -33,9 +34,11 @@ def run_share(stream: Stream, share: Share) -> Tally:
         sender=_LazySender(worker),
         clock=clock,
         per_partition=max(1, route.lanes) if route.strict else None,
+        notice=_notice,
     )
     reader = worker.reader
     reader.open(share.ranges)
+    worker.is_busy = True
     try:
         if route.kind == "columnar":
             ColumnarRunner(desk, clock).run(reader)
@@ -45,10 +48,17 @@ def run_share(stream: Stream, share: Share) -> Tally:
         else:
             ThreadRunner(desk, Call(route, clock), clock).run(reader)
     finally:
+        worker.is_busy = False
         reader.close()
     tally = desk.close()
     tally.gaps, tally.lost = reader.gaps, reader.lost
     return tally
+
+
+def _notice(text: str) -> None:
+    """Spark passes a worker's stderr on to the driver, and on a cluster to the executor's log."""
+    sys.stderr.write(f"laneway: {text}\n")
+    sys.stderr.flush()
 
 
 async def _run_async(desk: Desk, call: Call, clock: SystemClock, reader: Any) -> None:

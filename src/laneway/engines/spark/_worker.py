@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import gc
 import inspect
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,11 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         for setup in self.app.setups:
             self._call(setup)
-        atexit.register(self._cleanup)
+        self.is_busy = False
+        """A task runs: an end that comes now is not in good order."""
+        if self.app.cleanups:
+            # Spark ends its workers with SIGHUP and never lets them return from main, so atexit would not run.
+            signal.signal(signal.SIGHUP, self._leave)
         # A worker makes and drops records by the hundred thousand; looking at them for cycles every 700 is a waste.
         gc.set_threshold(50_000, 20, 100)
 
@@ -69,9 +74,11 @@ class Worker:
         if inspect.isawaitable(result):
             self.loop.run_until_complete(result)
 
-    def _cleanup(self) -> None:
-        for cleanup in self.app.cleanups:
-            self._call(cleanup)
+    def _leave(self, *_: object) -> None:
+        if not self.is_busy:
+            for cleanup in self.app.cleanups:
+                self._call(cleanup)
+        os._exit(0)
 
 
 def worker_of(stream: Stream) -> Worker:
