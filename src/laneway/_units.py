@@ -15,6 +15,7 @@ Size = str | int
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_LONGEST = 36_500 * 86400.0  # a hundred years; beyond it a typing error is likelier than a wish
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)")
 _WHOLE = re.compile(rf"^\s*(?:{_PART.pattern}\s*)+$")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*$", re.IGNORECASE)
@@ -29,7 +30,10 @@ def as_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         result = value
     elif isinstance(value, str) and _WHOLE.match(value):
-        result = timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(value)))
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(value))
+        if seconds > _LONGEST:
+            raise ValueError(f"{value!r} is out of range; write no more than '{_LONGEST / _SECONDS['d']:.0f}d'")
+        result = timedelta(seconds=seconds)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         raise ValueError(f"{value!r} has no unit; write for example '{value}s' or '{value}ms'")
     else:
@@ -59,12 +63,12 @@ def in_words(duration: timedelta) -> str:
     """Write a duration the way `as_duration` reads it: ``1m30s``, ``250ms``."""
     seconds = duration.total_seconds()
     if seconds < 1:
-        return f"{seconds * 1000:g}ms"
+        return f"{round(seconds * 1000, 3):.10g}ms"
     parts = []
     for unit in ("d", "h", "m"):
         count, seconds = divmod(seconds, _SECONDS[unit])
         if count:
-            parts.append(f"{count:g}{unit}")
+            parts.append(f"{count:.0f}{unit}")
     if seconds or not parts:
-        parts.append(f"{seconds:g}s")
+        parts.append(f"{round(seconds, 6):.10g}s")
     return "".join(parts)

@@ -44,7 +44,7 @@ Delivered = "Callable[[Exception | None], None]"
 
 
 class Sender(Protocol):
-    """Puts messages on topics. Only the runner's own thread calls it; callbacks run inside `poll`."""
+    """Puts messages on topics. Calls come one at a time, under the runner's lock; callbacks run inside `poll`."""
 
     def send(
         self,

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from laneway.cli import _bench, _config, _doctor, _kafka, _run, _setup
+from laneway.cli import _bench, _config, _demo, _doctor, _kafka, _run, _setup
 from laneway.cli._target import TargetError
 from laneway.errors import DeclarationError, LanewayError, SettingsError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.add_typer(_kafka.app, name="kafka")
 app.add_typer(_config.app, name="config")
 app.command(name="run")(_run.run)
+app.command(name="demo")(_demo.demo)
 app.command(name="bench")(_bench.bench)
 app.command(name="setup")(_setup.setup)
 app.command(name="doctor")(_doctor.doctor)

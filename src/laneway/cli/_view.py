@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, TextIO
 
 from laneway._life import State
 from laneway.instrumentation import Tally
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["RunView"]
 
 _REFRESH = 0.25
+_ASK = 1.0  # seconds between questions for the lag; each is a request to the brokers
+_WINDOW = 4  # refreshes over which the pace is taken: one second, so that it neither jumps nor lags behind
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 40
 
 
 @dataclass
@@ -28,38 +33,49 @@ class RunView:
         lag: gives the records that wait, or None when it cannot be known now; called about once a second.
         ideal: records per second that the lanes could reach, if known.
         quiet: show nothing but problems.
+        count: gives the records handled so far, if that can be known within a batch; called often.
+        goal: records there are to handle, if known.
+        output: where to; standard output by default.
     """
 
     title: str
     lag: Callable[[], int | None] | None = None
     ideal: float | None = None
     quiet: bool = False
+    count: Callable[[], int] | None = None
+    goal: int | None = None
+    output: TextIO = field(default_factory=lambda: sys.stdout)
     total: Tally = field(default_factory=Tally)
     _last: Tally = field(default_factory=Tally)
     _state: State = State.INITIALISING
     _detail: str = ""
     _lag: int | None = None
+    _paces: deque[float] = field(default_factory=lambda: deque(maxlen=_WIDTH))
+    _counts: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW + 1))
     _live: Any = None
     _done: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _thread: threading.Thread | None = None
+    _threads: list[threading.Thread] = field(default_factory=list)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> RunView:
         """Begin to show."""
-        if sys.stdout.isatty() and not self.quiet:
+        if self.output.isatty() and not self.quiet:
+            from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(self._panel(), refresh_per_second=8, transient=True)
+            self._live = Live(self._panel(), console=Console(file=self.output), refresh_per_second=8, transient=True)
             self._live.start()
-        self._thread = threading.Thread(target=self._follow, name="laneway-view", daemon=True)
-        self._thread.start()
+            self._begin(self._refresh)
+        if self.lag is not None and not self.quiet:
+            # Apart from the refresh: brokers that do not answer must not freeze what is shown.
+            self._begin(self._ask)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Stop showing."""
         self._done.set()
-        if self._thread is not None:
-            self._thread.join(timeout=5)
+        for thread in self._threads:
+            thread.join(timeout=1)
         if self._live is not None:
             self._live.stop()
 
@@ -68,55 +84,96 @@ class RunView:
         with self._lock:
             self.total.add(tally)
             self._last = tally
-        if self._live is None and not self.quiet and tally.read:
+            if self.count is None:
+                self._paces.append(_rate(tally))
+        if self._live is not None or self.quiet:
+            return
+        if tally.read:
             lag = "" if self._lag is None else f", lag {self._lag:,}"
-            print(
-                f"batch {batch} of {topic}: {tally.read:,} records at {_rate(tally):,.0f}/s, "
-                f"{tally.lanes_busy:.0f} lanes busy, {tally.retried:,} retried, {tally.parked:,} parked{lag}",
-                flush=True,
+            self._print(
+                f"batch {batch} of {topic}: {tally.read:,} records at {self._pace_text(_rate(tally))}, "
+                f"{tally.lanes_busy:.0f} lanes busy, {tally.retried:,} retried, {tally.parked:,} parked{lag}"
             )
-        for sample in tally.samples[:1] if self._live is None and not self.quiet else ():
-            print(f"  {sample.fate} {sample.topic}[{sample.partition}]@{sample.offset}: {sample.error}", flush=True)
+        for sample in tally.samples[:1]:
+            self._print(f"  {sample.fate} {sample.topic}[{sample.partition}]@{sample.offset}: {sample.error}")
 
     def state_changed(self, state: State, detail: str) -> None:
         """Take note of a state."""
         self._state, self._detail = state, detail
         if self._live is None and (detail or not self.quiet):
-            print(f"{self.title}: {state.value}{f' ({detail})' if detail else ''}", flush=True)
+            self._print(f"{self.title}: {state.value}{f' ({detail})' if detail else ''}")
 
-    def _follow(self) -> None:
-        asked = 0.0
+    def _begin(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name="laneway-view", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _refresh(self) -> None:
         while not self._done.wait(_REFRESH):
-            if self.lag is not None and self._state is State.CONSUMING and time.monotonic() - asked >= 1:
-                asked = time.monotonic()
+            self._measure()
+            self._live.update(self._panel())
+
+    def _ask(self) -> None:
+        while not self._done.wait(_ASK):
+            if self.lag is not None and self._state is State.CONSUMING:
                 self._lag = self.lag()
-            if self._live is not None:
-                self._live.update(self._panel())
+
+    def _measure(self) -> None:
+        """Take the pace of the last second, when it can be known within a batch."""
+        if self.count is None or self._state is not State.CONSUMING:
+            return
+        with self._lock:
+            self._counts.append((time.monotonic(), self.count()))
+            (before, old), (now, new) = self._counts[0], self._counts[-1]
+            if new > old or self._paces:
+                self._paces.append((new - old) / (now - before) if now > before else 0.0)
 
     def _panel(self) -> Any:
         from rich.panel import Panel
         from rich.table import Table
 
         with self._lock:
-            total, last = self.total, self._last
             grid = Table.grid(padding=(0, 2))
             grid.add_column(style="dim")
-            grid.add_column()
-            rate = f"{_rate(last):,.0f} records/s"
-            if self.ideal:
-                rate += f"  ({_rate(last) / self.ideal:.0%} of the ideal {self.ideal:,.0f})"
+            grid.add_column(min_width=_WIDTH, overflow="fold")
+            total, last = self.total, self._last
+            handled = max(total.handled, self._counts[-1][1] if self._counts else 0)
+            pace = self._paces[-1] if self._paces else 0.0
             p50, p99 = last.percentile(50), last.percentile(99)
             grid.add_row("state", f"{self._state.value} {self._detail}")
-            grid.add_row("throughput", rate)
+            grid.add_row("throughput", f"[bold]{self._pace_text(pace)}[/bold]")
+            grid.add_row("", f"[green]{_spark_line(list(self._paces), self.ideal)}[/green]")
             grid.add_row("lag", "unknown" if self._lag is None else f"{self._lag:,} records")
             grid.add_row("lanes busy", f"{last.lanes_busy:,.0f}")
             grid.add_row("latency", "-" if p50 is None else f"p50 {p50:,} ms, p99 {p99:,} ms")
-            grid.add_row("handled", f"{total.handled:,}")
+            grid.add_row("handled", f"{handled:,}" + (f" of {self.goal:,}" if self.goal else ""))
             grid.add_row("retried", f"{total.retried:,}")
             grid.add_row("parked", f"{total.parked:,}")
             for sample in last.samples[:3]:
-                grid.add_row(sample.fate, f"{sample.topic}[{sample.partition}]@{sample.offset} {sample.error}"[:100])
+                place = f"{sample.topic}[{sample.partition}]@{sample.offset}"
+                grid.add_row(sample.fate, _plain(f"{place} {sample.error}"[:100]))
         return Panel(grid, title=self.title, border_style="cyan", expand=False)
+
+    def _pace_text(self, pace: float) -> str:
+        ideal = f" ({pace / self.ideal:.0%} of the ideal {self.ideal:,.0f})" if self.ideal else ""
+        return f"{pace:,.0f}/s{ideal}"
+
+    def _print(self, line: str) -> None:
+        print(line, file=self.output, flush=True)
+
+
+def _plain(text: str) -> Any:
+    """Text that a record brought along, which must not be read as markup."""
+    from rich.text import Text
+
+    return Text(text)
+
+
+def _spark_line(paces: list[float], ideal: float | None) -> str:
+    """Throughput over time; full height is the ideal, or the best there was."""
+    most = max([*paces, ideal or 0.0], default=0.0)
+    steps = len(_BARS) - 1
+    return "".join(_BARS[min(steps, round(pace / most * steps))] for pace in paces) if most else ""
 
 
 def _rate(tally: Tally) -> float:

@@ -30,10 +30,10 @@ def as_admin_error(error: KafkaException) -> AdminError:
     return AdminError(text_of(error)) if is_auth_error(error) else BrokerAbsentError(text_of(error))
 
 
-def as_produce_error(error: Any, topic: str) -> ProduceError:
+def as_produce_error(error: Any) -> ProduceError:
     """Why a message was not delivered."""
     kind = MessageTooLargeError if error.code() in _TOO_LARGE else ProduceError
-    return kind(f"{topic}: {error.name()}: {error.str()}")
+    return kind(f"{error.name()}: {error.str()}")
 
 
 def is_auth_error(error: Any) -> bool:

@@ -40,7 +40,7 @@ class KafkaSender:
         """Hand over a message; when the local queue is full, wait for room."""
 
         def on_delivery(error: Any, _message: Any) -> None:
-            delivered(None if error is None else as_produce_error(error, topic))
+            delivered(None if error is None else as_produce_error(error))
 
         rest: dict[str, Any] = {}
         if partition is not None:
@@ -57,7 +57,7 @@ class KafkaSender:
                 self._producer.poll(0.05)
             except KafkaException as error:
                 # Refused at once (too large for the client, unknown partition): the answer comes the usual way.
-                delivered(as_produce_error(error.args[0], topic))
+                delivered(as_produce_error(error.args[0]))
                 return
 
     def poll(self) -> None:

@@ -94,8 +94,12 @@ class Desk:
 
     @property
     def pace(self) -> float:
-        """Seconds a call of the handler takes."""
+        """Seconds a call of the handler takes; 0 until the first call is over. A later task may be told it."""
         return self._pace
+
+    @pace.setter
+    def pace(self, seconds: float) -> None:
+        self._pace = seconds
 
     def admit(self, records: Sequence[Record[Any]]) -> None:
         """Take over records that were read, those of each partition in offset order."""
@@ -128,7 +132,7 @@ class Desk:
             most = self.route.size
             if scheduler.ready < most and not self._is_due():
                 return None
-        elif not self.tally.calls:
+        elif not self._pace:
             most = 1  # the pace is not known: several slow calls in a row would keep the other lanes idle
         else:
             most = self._most_a_turn()
@@ -212,8 +216,8 @@ class Desk:
         return max(1, min(most, self.scheduler.ready // self.scheduler.lanes))
 
     def _is_due(self) -> bool:
-        if self.is_closing:
-            return True
+        if self.is_closing or not self.room:
+            return True  # nothing more can come to fill the batch
         now = self._clock.monotonic()
         if self._short_since is None:
             self._short_since = now

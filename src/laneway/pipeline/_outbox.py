@@ -113,10 +113,10 @@ class Outbox:
         if letter.undeliverable(letter, error):
             self._gone(letter)
             return
-        self.trouble = f"cannot write to {error}; the records wait and it is tried again"
+        self.trouble = f"cannot write to {letter.posted[0]}: {error}"
         if self._notice is not None and now - self._noticed >= _NOTICE_EVERY:
             self._noticed = now
-            self._notice(self.trouble)
+            self._notice(f"{self.trouble}; the records wait, and it is tried again")
         pause = min(_FIRST_PAUSE * 2 ** min(letter.tries - 1, 10), _LONGEST_PAUSE)
         heapq.heappush(self._later, (now + pause, next(self._order), letter))
 

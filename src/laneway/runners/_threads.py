@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laneway._clock import Clock
+    from laneway._record import Record
+    from laneway.lanes import KeyQueue
     from laneway.pipeline import Call, Desk
     from laneway.typing import Source
 
@@ -14,7 +16,11 @@ __all__ = ["ThreadRunner"]
 
 _FETCH = 5_000
 _FAST = 100e-6  # seconds a call: below this a hand-over to a thread costs more than the call
-_TRIAL = 64  # calls on threads before the pace is believed
+_TRIAL = 16  # calls on threads before the pace is believed
+_TRIAL_TIME = (
+    0.002  # seconds in which only one thread works while no pace is known: a fast handler shows itself by then
+)
+_HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
 _LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
@@ -39,6 +45,7 @@ class ThreadRunner:
         self._changed = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
         self._idle = 0
+        self._began = clock.monotonic()
         self._is_over = False
         self._broken: BaseException | None = None
 
@@ -90,7 +97,7 @@ class ThreadRunner:
             self._desk.settle(turn, result)
 
     def _pause(self, source: Source) -> float:
-        if not source.is_exhausted and self._desk.room:
+        if not self._desk.pace or (not source.is_exhausted and self._desk.room):
             return 0.001
         if self._desk.outbox.pending:
             return 0.005
@@ -98,14 +105,30 @@ class ThreadRunner:
         return _LOOK if wake is None else min(_LOOK, max(0.0, wake - self._clock.monotonic()))
 
     def _wake_lanes(self) -> None:
-        """Called with the lock held: as many threads as there is work for, no more than lanes."""
+        """Called with the lock held: as many threads as there is work for, no more than are useful."""
         desk = self._desk
-        wanted = min(desk.scheduler.ready, desk.scheduler.lanes - desk.scheduler.lanes_busy)
+        wanted = max(0, min(desk.scheduler.ready, self._useful() - desk.scheduler.lanes_busy))
         if desk.route.kind == "batch":
             wanted = min(wanted, -(-desk.scheduler.ready // desk.route.size))
         while self._idle < wanted and len(self._threads) < desk.scheduler.lanes:
             self._add_thread()
         self._work.notify(wanted)
+
+    def _useful(self) -> int:
+        """How many lanes may work at once.
+
+        The interpreter runs one thread at a time, so calls that take 1 ms keep it busy with twenty threads. More would
+        only wait for it, and their waiting would be taken for slow calls.
+        """
+        desk = self._desk
+        if desk.pace:
+            return min(desk.scheduler.lanes, 2 + int(desk.pace / _HAND_OVER))
+        return 1 if self._clock.monotonic() - self._began < _TRIAL_TIME else desk.scheduler.lanes
+
+    def _next_turn(self) -> list[KeyQueue[Record[Any]]] | None:
+        if self._is_over or self._desk.scheduler.lanes_busy >= self._useful():
+            return None
+        return self._desk.take()
 
     def _add_thread(self) -> None:
         before = threading.stack_size(_STACK)
@@ -122,7 +145,7 @@ class ThreadRunner:
         try:
             while True:
                 with self._lock:
-                    while (turn := None if self._is_over else self._desk.take()) is None:
+                    while (turn := self._next_turn()) is None:
                         if self._is_over:
                             return
                         if has_worked:

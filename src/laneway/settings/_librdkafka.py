@@ -69,6 +69,9 @@ def producer_options(cluster: ClusterSettings) -> Options:
         "message.max.bytes": producer.max_message_size,
         "compression.type": producer.compression,
         "queue.buffering.max.kbytes": producer.buffer_size // 1024,
+        # As Java's: a key lands where other producers put it, and the empty key is a key (librdkafka's default
+        # scatters it).
+        "partitioner": "murmur2_random",
     }
 
 

@@ -46,6 +46,7 @@ def test_producers_get_safe_defaults():
         "message.max.bytes": 1048576,
         "compression.type": "none",
         "queue.buffering.max.kbytes": 65536,
+        "partitioner": "murmur2_random",
     }
     assert expected == load().cluster().producer_options()
 

@@ -173,7 +173,8 @@ class Planner:
             if known < low:
                 raise DataLossError(
                     f"{self._stream.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log begins at "
-                    f"{low} now). They were deleted before they were read. To go on without them set on_data_loss: continue"
+                    f"{low} now). They were deleted before they were read. To go on without them set on_data_loss: "
+                    "continue"
                 )
 
     def _ends(self) -> dict[int, int]:

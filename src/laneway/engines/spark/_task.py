@@ -11,12 +11,8 @@ from laneway.pipeline import Call, Desk
 from laneway.runners import AsyncRunner, ColumnarRunner, ThreadRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from laneway._record import Headers
     from laneway.engines.spark._plan import Share
     from laneway.engines.spark._stream import Stream
-    from laneway.engines.spark._worker import Worker
     from laneway.instrumentation import Tally
 
 __all__ = ["run_share"]
@@ -25,31 +21,33 @@ __all__ = ["run_share"]
 def run_share(stream: Stream, share: Share) -> Tally:
     """Run a share to its end: when this returns, every record of its ranges has reached a durable outcome."""
     worker = worker_of(stream)
-    route = worker.routes[share.route]
+    route = worker.host.routes[share.route]
     clock = SystemClock()
     desk = Desk(
         route,
         stream.app,
         lanes=share.lanes,
-        sender=_LazySender(worker),
+        sender=worker.sender,
         clock=clock,
         per_partition=max(1, route.lanes) if route.strict else None,
         notice=_notice,
     )
+    desk.pace = worker.host.paces.get(route.name, 0.0)
     reader = worker.reader
     reader.open(share.ranges)
-    worker.is_busy = True
+    worker.host.is_busy = True
     try:
         if route.kind == "columnar":
             ColumnarRunner(desk, clock).run(reader)
         elif route.is_async:
             call = Call(route, clock)
-            worker.loop.run_until_complete(_run_async(desk, call, clock, reader))
+            worker.host.loop.run_until_complete(_run_async(desk, call, clock, reader))
         else:
             ThreadRunner(desk, Call(route, clock), clock).run(reader)
     finally:
-        worker.is_busy = False
+        worker.host.is_busy = False
         reader.close()
+    worker.host.paces[route.name] = desk.pace
     tally = desk.close()
     tally.gaps, tally.lost = reader.gaps, reader.lost
     return tally
@@ -63,28 +61,3 @@ def _notice(text: str) -> None:
 
 async def _run_async(desk: Desk, call: Call, clock: SystemClock, reader: Any) -> None:
     await AsyncRunner(desk, call, clock).run(reader)
-
-
-class _LazySender:
-    """Makes the worker's producer at the first message."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    def send(
-        self,
-        topic: str,
-        *,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        delivered: Callable[[Exception | None], None],
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> None:
-        self._worker.sender.send(
-            topic, key=key, value=value, headers=headers, delivered=delivered, partition=partition, timestamp=timestamp
-        )
-
-    def poll(self) -> None:
-        self._worker.sender.poll()

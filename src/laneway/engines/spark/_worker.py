@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from laneway._app import App
     from laneway.engines.spark._stream import Stream
 
-__all__ = ["Worker", "load_app", "worker_of"]
+__all__ = ["AppHost", "Worker", "load_app", "worker_of"]
 
 _apps: dict[str, App] = {}
+_hosts: dict[str, AppHost] = {}
 _workers: dict[str, Worker] = {}
 
 
@@ -34,32 +35,24 @@ def load_app(stream: Stream) -> App:
     return app
 
 
-class Worker:
-    """One stream's clients and loop in one process. Made after the fork; used by one task at a time."""
+class AppHost:
+    """One app in one process: its setup, its event loop, its cleanup. Topics share it."""
 
-    def __init__(self, stream: Stream) -> None:
-        self.app = load_app(stream)
-        self.routes = {route.name: route for route in self.app.routes}
-        self.reader = RangeReader(stream.consumer, skip_lost=stream.skip_lost)
-        self._producer = stream.producer
-        self._sender: KafkaSender | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        for setup in self.app.setups:
-            self._call(setup)
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.routes = {route.name: route for route in app.routes}
         self.is_busy = False
         """A task runs: an end that comes now is not in good order."""
-        if self.app.cleanups:
+        self.paces: dict[str, float] = {}
+        """Seconds a call of each handler takes, learnt by earlier tasks."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        for setup in app.setups:
+            self._call(setup)
+        if app.cleanups:
             # Spark ends its workers with SIGHUP and never lets them return from main, so atexit would not run.
             signal.signal(signal.SIGHUP, self._leave)
         # A worker makes and drops records by the hundred thousand; looking at them for cycles every 700 is a waste.
         gc.set_threshold(50_000, 20, 100)
-
-    @property
-    def sender(self) -> KafkaSender:
-        """The producer, made when it is first needed: most tasks of most apps never produce."""
-        if self._sender is None:
-            self._sender = KafkaSender(self._producer)
-        return self._sender
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -79,6 +72,16 @@ class Worker:
             for cleanup in self.app.cleanups:
                 self._call(cleanup)
         os._exit(0)
+
+
+class Worker:
+    """One topic's clients in one process. Made after the fork; used by one task at a time."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.host = _hosts.get(stream.digest) or _hosts.setdefault(stream.digest, AppHost(load_app(stream)))
+        self.reader = RangeReader(stream.consumer, skip_lost=stream.skip_lost)
+        # Made now and not at the first message: an idempotent producer needs half a second to get its id.
+        self.sender = KafkaSender(stream.producer)
 
 
 def worker_of(stream: Stream) -> Worker:

@@ -1,0 +1,49 @@
+"""Shared fixtures: one broker and one Spark session for the whole run, made when first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from support.contract import Cluster
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Bare `pytest` needs neither broker nor Spark; naming a path or a marker runs what was named."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.markexpr:
+        return
+    heavy = [item for item in items if item.get_closest_marker("broker") or item.get_closest_marker("spark")]
+    if heavy:
+        config.hook.pytest_deselected(items=heavy)
+        items[:] = [item for item in items if item not in heavy]
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A real broker that lives as long as the test run."""
+    from confluent_kafka import Producer
+
+    from laneway import broker
+    from laneway.kafka import Admin
+    from support.contract import Cluster
+
+    with broker.ephemeral() as running:
+        options = {"bootstrap.servers": running.bootstrap}
+        producer = Producer({**options, "linger.ms": 1, "enable.idempotence": True})
+        yield Cluster(running.bootstrap, Admin(options), producer)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session that engines reuse, because starting one costs seconds."""
+    from laneway.engines.spark._session import open_session, session_conf
+
+    folder = tmp_path_factory.mktemp("spark")
+    conf = session_conf("local", str(folder), ui=False, extra={"spark.sql.warehouse.dir": str(folder)})
+    session, _is_ours = open_session("tests", "local[4,8]", conf)
+    yield session
+    session.stop()

@@ -1,0 +1,146 @@
+"""Batch and columnar handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laneway import Json, Retry
+from support.contract import Row, values_by_key
+from support.contract_recorder import overlaps
+
+if TYPE_CHECKING:
+    from support.contract import World
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_batch_keeps_size_and_key_order(world: World, kind: str) -> None:
+    """Batches hold at most `size` records, several of a key in order, and a key is never in two batches at once."""
+    app, topic, calls = world.app(), world.topic(2), world.recorder
+
+    if kind == "sync":
+
+        @app.batch_handler(topic, size=10, within="2s", lanes=3)
+        def store(batch):
+            with calls.call(*batch.records):
+                time.sleep(0.002)
+    else:
+
+        @app.batch_handler(topic, size=10, within="2s", lanes=3)
+        async def store(batch):
+            with calls.call(*batch.records):
+                await asyncio.sleep(0.002)
+
+    world.produce(topic, [Row(b"k%d" % (n % 6), b"%d" % n) for n in range(205)])
+    tally = world.run(app)
+    made = calls.calls()
+    assert tally.handled == 205
+    assert max(len(call.offsets) for call in made) == 10
+    assert overlaps(made, lambda call: call.keys) == []
+    by_key: dict[object, list[int]] = {}
+    for call in made:
+        for key, offset in zip(call.keys, call.offsets, strict=True):
+            by_key.setdefault(key, []).append(offset)
+    assert sum(map(len, by_key.values())) == 205
+    assert all(offsets == sorted(offsets) for offsets in by_key.values())
+    assert any(Counter(call.keys).most_common(1)[0][1] > 1 for call in made)
+
+
+def test_a_batch_that_fails_is_repeated_and_then_parked_member_by_member(world: World) -> None:
+    """An exception fails the whole batch: all members are tried again together, then each is parked."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.batch_handler(topic, size=5, within="2s", retry=Retry(attempts=2, backoff="20ms"))
+    def store(batch):
+        with calls.call(*batch.records):
+            raise OSError("disk full")
+
+    world.produce(topic, [Row(b"k%d" % (n % 3), b"%d" % n) for n in range(5)])
+    tally = world.run(app)
+    assert [sorted(call.offsets) for call in calls.calls()] == [[0, 1, 2, 3, 4]] * 2
+    assert [set(call.attempts) for call in calls.calls()] == [{1}, {2}]
+    assert sorted(record.raw for record in world.errors(app)) == [b"0", b"1", b"2", b"3", b"4"]
+    assert (tally.handled, tally.parked, tally.retried) == (0, 5, 1)
+
+
+def test_an_undecodable_member_is_parked_alone(world: World) -> None:
+    """A member of a batch that cannot be decoded goes to the error topic while the others are handled."""
+    app, topic, out = world.app(), world.topic(1, value=Json(int)), world.topic(1, value=Json(list))
+
+    @app.batch_handler(topic, size=10, within="2s")
+    def store(batch):
+        return out.message(batch.values)
+
+    world.produce(topic, [Row(b"k", b"1"), Row(b"k", b"{"), Row(b"k", b"3"), Row(b"other", b"4")])
+    tally = world.run(app)
+    assert sorted(value for record in world.output(out) for value in record.value) == [1, 3, 4]
+    assert [record.raw for record in world.errors(app)] == [b"{"]
+    assert (tally.handled, tally.parked) == (3, 1)
+
+
+def test_a_columnar_handler_gets_the_bytes_as_they_are(world: World) -> None:
+    """Tables have the seven columns, byte-exact keys, values and headers, nulls apart from empties, and hold order."""
+    app, topic, calls = world.app(), world.topic(2), world.recorder
+
+    @app.columnar_handler(topic, size=4)
+    def load(table):
+        rows = table.to_pylist()
+        seen = [
+            [
+                row["topic"],
+                row["partition"],
+                row["offset"],
+                row["timestamp"],
+                None if row["key"] is None else row["key"].hex(),
+                None if row["value"] is None else row["value"].hex(),
+                [[h["name"], None if h["value"] is None else h["value"].hex()] for h in row["headers"] or []],
+            ]
+            for row in rows
+        ]
+        with calls.call(columns=table.column_names, rows=seen):
+            pass
+
+    now = 1_700_000_000_000
+    rows = [
+        Row(b"\xff\x00", b"\x80", [("a", b"\xff"), ("a", None)], 0, now),
+        Row(None, None, (), 0, now + 1),
+        Row(b"", b"", [("e", b"")], 0, now + 2),
+        *[Row(b"k", b"%d" % n, (), 1, now) for n in range(8)],
+    ]
+    world.produce(topic, rows)
+    tally = world.run(app)
+    made = calls.calls()
+    columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+    assert all(call.facts["columns"] == columns for call in made)
+    assert max(len(call.facts["rows"]) for call in made) <= 4
+    seen = [row for call in made for row in call.facts["rows"]]
+    assert [row for row in seen if row[1] == 0] == [
+        [topic.name, 0, 0, now, "ff00", "80", [["a", "ff"], ["a", None]]],
+        [topic.name, 0, 1, now + 1, None, None, []],
+        [topic.name, 0, 2, now + 2, "", "", [["e", ""]]],
+    ]
+    assert [row[2] for row in seen if row[1] == 1] == list(range(8))
+    assert tally.handled == 11
+    assert world.committed(app, topic) == world.ends(topic)
+
+
+def test_a_columnar_handler_that_fails_parks_its_rows(world: World) -> None:
+    """A table that fails is tried again, then parked row by row with keys and values as they were."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.columnar_handler(topic, size=10, retry=Retry(attempts=2, backoff="10ms"))
+    def load(table):
+        with calls.call():
+            raise OSError("warehouse away")
+
+    world.produce(topic, [Row(b"k", b"1", [("h", b"\xff")]), Row(b"k", None), Row(None, b"")])
+    tally = world.run(app)
+    assert (tally.parked, tally.retried, tally.handled) == (3, 1, 0)
+    parked = world.errors(app)
+    assert values_by_key(parked) == {b"k": [b"1", None], None: [b""]}
+    assert {record.header("laneway-attempts") for record in parked} == {b"2"}
+    assert world.committed(app, topic) == world.ends(topic)

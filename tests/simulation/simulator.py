@@ -1,0 +1,566 @@
+"""One schedule: a desk, a source, lanes and a sender that behave at random, and a checker that watches each step.
+
+Everything a schedule does follows from its seed. The checker keeps its own books and never asks the code under test
+what ought to be true.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from random import Random
+
+from laneway import Batch, Message, Topic
+from laneway._app import Buffer, Route
+from laneway._record import Record
+from laneway.errors import CodecError, MessageTooLargeError, ProduceError, Reject, RetryAfter, Skip
+from laneway.lanes import Ledger
+from laneway.pipeline import Call, Desk, Result
+from laneway.retry import Retry
+from support.core import FakeClock
+
+__all__ = ["simulate"]
+
+_KEYS = (b"hot", b"hot", b"hot", b"warm", b"warm", b"", b"\xff\x00", b"a", b"b", b"c", b"d", b"e", None, None)
+_OUTCOMES = ("ok",) * 9 + ("skip", "reject", "raise", "raise", "again", "send", "send", "send", "bad")
+_STEPS = 6_000  # of a schedule; one that needs more is stuck
+
+
+class Flaw(AssertionError):  # noqa: N818 - what it is called everywhere here
+    """A promise was broken."""
+
+
+class _Codec:
+    """Refuses values that begin with an exclamation mark."""
+
+    def encode(self, value):
+        return value
+
+    def decode(self, data):
+        if data.startswith(b"!"):
+            raise CodecError("planted")
+        return data
+
+
+class _WatchedLedger(Ledger):
+    """Tells the checker of each finish before it is booked."""
+
+    __slots__ = ("_check",)
+
+    def __init__(self, check):
+        super().__init__()
+        self._check = check
+
+    def finish_all(self, places):
+        places = list(places)
+        for place in places:
+            self._check(place)
+        super().finish_all(places)
+
+    def finish(self, partition, offset):
+        self._check((partition, offset))
+        super().finish(partition, offset)
+
+
+class _Sender:
+    """Acknowledges late and out of order, fails some tries, and refuses what is too large."""
+
+    def __init__(self, simulation):
+        self._simulation = simulation
+        self._rng = simulation.rng
+        self._failing = self._rng.choice((0.0, 0.1, 0.5))
+        self._refuses_traces = self._rng.random() < 0.3
+        self.waiting = []
+        self.failed = 0
+
+    def send(self, topic, *, key, value, headers, delivered, partition=None, timestamp=None):
+        due = self._simulation.clock.now + self._rng.choice((0.0, 0.001, 0.01, 0.3))
+        self.waiting.append((due, topic, key, value, headers, timestamp, delivered))
+
+    def poll(self):
+        now = self._simulation.clock.now
+        due = [letter for letter in self.waiting if letter[0] <= now]
+        if not due:
+            return
+        self.waiting = [letter for letter in self.waiting if letter[0] > now]
+        self._rng.shuffle(due)
+        for letter in due:
+            error = self._answer(letter)
+            if error is None:
+                self._simulation.acked(*letter[1:6])
+            else:
+                self.failed += 1
+            letter[6](error)
+
+    def _answer(self, letter):
+        _, topic, _, value, headers, _, _ = letter
+        if topic == "out":
+            if value.startswith(b"huge"):
+                return MessageTooLargeError("planted")
+        elif self._refuses_traces and dict(headers)["laneway-error-trace"]:
+            return MessageTooLargeError("planted")
+        return ProduceError("planted") if self._rng.random() < self._failing else None
+
+    @property
+    def next_due(self):
+        return min((letter[0] for letter in self.waiting), default=None)
+
+
+class Simulation:
+    """A schedule and the books of its checker."""
+
+    def __init__(self, seed):
+        rng = self.rng = Random(seed)
+        self.clock = FakeClock()
+        self.is_batch = rng.random() < 0.3
+        self.order = "key" if self.is_batch else rng.choice(("key", "key", "key", "partition", "none"))
+        self.attempts = rng.choice((1, 1, 2, 3))
+        self.backoff = rng.choice((0.0, 0.01, 0.4))
+        self.most_records = rng.choice((4, 8, 30))
+        self.most_size = rng.choice((40, 10_000))
+        self.lanes = rng.randint(2, 6)
+        self.strict = rng.choice((1, 2)) if not self.is_batch and rng.random() < 0.25 else None
+        self.route = Route(
+            "handle",
+            Topic("in", _Codec()),
+            self._handle_batch if self.is_batch else self._handle,
+            kind="batch" if self.is_batch else "single",
+            lanes=self.lanes,
+            order=self.order,
+            size=rng.randint(1, 5) if self.is_batch else 1,
+            within=timedelta(seconds=rng.choice((0.0, 0.05, 0.5))),
+            retry=Retry(self.attempts, f"{self.backoff}s", "0.5s", jitter=0),
+            buffer=Buffer(max(5, self.most_records), self.most_size),
+        )
+        self.most_records = self.route.buffer.records
+        self.out_topic = Topic("out")
+        self.sender = _Sender(self)
+        self.desk = Desk(
+            self.route, "sim", lanes=self.lanes, sender=self.sender, clock=self.clock, per_partition=self.strict
+        )
+        self.desk.ledger = _WatchedLedger(self._check_finish)
+        self.call = Call(self.route, self.clock)
+        self.is_sliced = rng.random() < 0.5
+        self._make_source()
+        self._open_books()
+
+    def _make_source(self):
+        rng = self.rng
+        at = [rng.choice((0, 7, 2**53 + rng.randint(0, 3))) for _ in range(rng.randint(1, 3))]
+        self.source, self.plan = [], {}
+        for _ in range(rng.randint(1, 40)):
+            partition = rng.randrange(len(at))
+            offset = at[partition]
+            at[partition] = offset + rng.choice((1, 1, 1, 2, 50))
+            plan = rng.choice(_OUTCOMES)
+            key, raw = rng.choice(_KEYS), rng.choice((None, b"", b"v", b"value"))
+            headers = rng.choice(((), (("h", b"1"), ("h", None), ("i", b"\xff"))))
+            if plan == "bad":
+                raw = b"!" + bytes([rng.randrange(256)])
+            self.plan[partition, offset] = (plan, rng.randint(1, 3), rng.randint(1, 3), rng.random() < 0.05)
+            size = len(key or b"") + len(raw or b"")
+            self.source.append(Record("in", partition, offset, 1, key, raw, headers, size, None))
+        self.source.reverse()
+
+    def _open_books(self):
+        self.records = {}
+        self.seen = {}
+        """Partition to its admitted offsets."""
+        self.low = {}
+        """Partition to how many of them are durable without a hole."""
+        self.committed = {}
+        self.fate = {}
+        """Place to handled, skipped or parked, once the handler's part is over."""
+        self.durable = set()
+        self.finished = set()
+        self.unacked = {}
+        """Place to the messages that still have to be acknowledged."""
+        self.copies = {}
+        self.copy_awaited = set()
+        """Keys that wait for the copy of a failed record."""
+        self.tries = {}
+        self.due = {}
+        self.line = {}
+        """Key to the places admitted, in order; the first is the one to be called next."""
+        self.running = set()
+        self.turns = []
+        self.held = 0
+        self.produced = self.retried = 0
+
+    def run(self):
+        """Go through the schedule to its end."""
+        rng, desk = self.rng, self.desk
+        for _ in range(_STEPS):
+            draw = rng.random()
+            if draw < 0.2 and self.source:
+                self._fetch()
+            elif draw < 0.55:
+                self._take()
+            elif draw < 0.8 and self.turns:
+                self._settle()
+            else:
+                self.clock.advance(rng.choice((0.0, 0.001, 0.02)))
+                desk.tick()
+            self._check_commits()
+            if not self.turns and not desk.scheduler.ready:
+                if not self.source and desk.is_done:
+                    break
+                self._let_time_pass()
+        else:
+            raise Flaw("the schedule does not end")
+        self._check_end()
+
+    def _let_time_pass(self):
+        """Nothing can be done now: go to the next thing that is due."""
+        if self.source and self.desk.room:
+            return
+        times = [time for time in (self.desk.next_wake, self.sender.next_due) if time is not None]
+        if not times:
+            raise Flaw("records are unfinished and nothing will ever happen")
+        self.clock.now = max(self.clock.now, min(times))
+        self.desk.tick()
+
+    def _fetch(self):
+        room = self.desk.room
+        if not room:
+            return
+        if self.held >= self.most_size:
+            raise Flaw("room although the bytes in memory have reached the bound")
+        records = []
+        for _ in range(min(self.rng.randint(1, 8), room, len(self.source))):
+            record = self.source.pop()
+            record.value = record.raw
+            place = (record.partition, record.offset)
+            records.append(record)
+            self.records[place] = record
+            self.seen.setdefault(record.partition, []).append(record.offset)
+            self.held += record.size
+            if (key := self._key(record)) is not None:
+                self.line.setdefault(key, []).append(place)
+        self.desk.admit(records)
+        if len(self.records) - len(self.finished) > self.most_records:
+            raise Flaw("more records in memory than the buffer allows")
+        self.desk.is_closing = not self.source
+
+    def _key(self, record):
+        if self.order == "key":
+            return record.key
+        return record.partition if self.order == "partition" else None
+
+    def _take(self):
+        desk = self.desk
+        may = desk.scheduler.ready and len(self.turns) < self.lanes
+        turn = desk.take()
+        if turn is None:
+            if may and not self.is_batch and not self.strict:
+                raise Flaw("a lane is free and a record is ready, yet there is no turn")
+            return
+        if not may:
+            raise Flaw("a turn without a free lane or a ready record")
+        for queue in turn:
+            key = queue.key
+            if key is None:
+                continue
+            if key in self.running:
+                raise Flaw(f"{key!r} is in two turns at once")
+            self.running.add(key)
+        if self.strict and sum(other[0].lane == turn[0].lane for other in self.turns) >= self.strict:
+            raise Flaw("a partition uses more lanes than it has")
+        self.turns.append(turn)
+
+    def _settle(self):
+        turn = self.turns.pop(self.rng.randrange(len(self.turns)))
+        if self.is_batch:
+            self._tried = [record for queue in turn for record in queue.work()]
+            for record in self._tried:
+                self._begin(record)
+            result = self.call.batch(turn)
+            self._book_bad(result)
+        elif self.is_sliced:
+            result = self._sliced(turn)
+        else:
+            result = self.call.single(turn)
+            for record, error in result.failures.values():
+                if isinstance(error, Flaw):
+                    raise error
+                if isinstance(error, CodecError):
+                    self._book_call(record)
+        for queue in turn:
+            self.running.discard(queue.key)
+        self.desk.settle(turn, result)
+
+    def _sliced(self, turn):
+        """As `Call.single`, but it may end after any queue."""
+        result = Result()
+        for index, queue in enumerate(turn):
+            done = 0
+            for record in queue.work():
+                result.calls += 1
+                try:
+                    if record.raw is not None:
+                        self.route.topic.value.decode(record.raw)
+                    answer = self._handle(record)
+                    if answer is None:
+                        result.finished.append(record)
+                    else:
+                        result.outputs.append(((record,), self.call._posted(answer)))
+                except Skip:
+                    result.skipped.append(record)
+                except Exception as error:
+                    if isinstance(error, Flaw):
+                        raise
+                    if isinstance(error, CodecError):
+                        self._book_call(record)
+                    result.failures[index] = (record, error)
+                    break
+                done += 1
+            result.done.append(done)
+            if self.rng.random() < 0.3:
+                break
+        result.seconds = self.rng.choice((0.0, 0.0001, 0.01))
+        return result
+
+    def _begin(self, record):
+        """A call of the handler begins: is it this record's turn?"""
+        place = (record.partition, record.offset)
+        if place in self.fate:
+            raise Flaw(f"{place} is called again after its end")
+        if self.clock.now < self.due.get(place, 0):
+            raise Flaw(f"{place} is called before its pause is over")
+        key = self._key(record)
+        if key is not None:
+            if key in self.copy_awaited:
+                raise Flaw(f"{place} is called while the copy of an earlier record of its key is not safe")
+            line = self.line[key]
+            if not self.is_batch and line[0] != place:
+                raise Flaw(f"{place} is called before {line[0]}")
+        tries = self.tries[place] = self.tries.get(place, 0) + 1
+        if record.attempt != tries:
+            raise Flaw(f"{place} says attempt {record.attempt}, it is {tries}")
+
+    def _book_call(self, record):
+        """What the handler or the codec is going to do with a single record, booked before it does so."""
+        self._begin(record)
+        place = (record.partition, record.offset)
+        plan, succeeds_at, messages, is_huge = self.plan[place]
+        tries = self.tries[place]
+        if plan in ("raise", "again") and tries < succeeds_at:
+            if tries >= self.attempts:
+                self._end(record, "parked")
+            else:
+                self.retried += 1
+                pause = min(self.backoff * 2 ** (tries - 1), 0.5) if plan == "raise" else 0.25
+                self.due[place] = self.clock.now + pause - 1e-9
+            return plan
+        if plan in ("bad", "reject"):
+            self._end(record, "parked")
+        elif plan == "skip":
+            self._end(record, "skipped")
+        elif plan == "send":
+            self._end(record, "handled", [(place, number, is_huge and number == 0) for number in range(messages)])
+        else:
+            self._end(record, "handled")
+        return plan if plan in ("reject", "skip", "send") else "ok"
+
+    def _end(self, record, fate, messages=()):
+        place = (record.partition, record.offset)
+        self.fate[place] = fate
+        key = self._key(record)
+        if key is not None:
+            self.line[key].remove(place)
+        if fate == "parked":
+            if key is not None:
+                self.copy_awaited.add(key)
+            return
+        self.held -= record.size
+        if messages:
+            self.unacked[place] = set(messages)
+        else:
+            self.durable.add(place)
+
+    def _handle(self, record):
+        return self._act(self._book_call(record), record)
+
+    def _act(self, plan, record):
+        if plan == "skip":
+            raise Skip
+        if plan == "reject":
+            raise Reject
+        if plan == "raise":
+            raise ValueError("planted")
+        if plan == "again":
+            raise RetryAfter(0.25)
+        if plan != "send":
+            return None
+        place = (record.partition, record.offset)
+        return self._messages(place, sorted(self.unacked[place]))
+
+    def _messages(self, place, letters):
+        text = "%s:%d:%d:%d"
+        return [
+            Message(self.out_topic, (text % ("huge" if huge else "fine", *place, number)).encode(), key=b"%d" % number)
+            for _, number, huge in letters
+        ]
+
+    def _handle_batch(self, batch):
+        """The member with the worst plan decides for all of them."""
+        assert isinstance(batch, Batch)
+        records = list(batch)
+        self._check_batch_order(records)
+        plans = {record: self.plan[record.partition, record.offset] for record in records}
+        tried = self._tried
+        most = max(self.tries[record.partition, record.offset] for record in tried)
+        for record, (plan, succeeds_at, _, _) in plans.items():
+            if plan == "reject" and record.offset % 2:
+                return self._fail_batch(tried, Reject(), 0, park=True)
+            if plan in ("raise", "again") and self.tries[record.partition, record.offset] < succeeds_at:
+                error, pause = ValueError("planted"), min(self.backoff * 2 ** (most - 1), 0.5)
+                if plan == "again":
+                    error, pause = RetryAfter(0.25), 0.25
+                return self._fail_batch(tried, error, pause, park=most >= self.attempts)
+        return self._succeed_batch(records, plans)
+
+    def _succeed_batch(self, records, plans):
+        if all(plan[0] == "skip" for plan in plans.values()):
+            for record in records:
+                self._end(record, "skipped")
+            raise Skip
+        senders = [record for record, plan in plans.items() if plan[0] == "send"]
+        if not senders:
+            for record in records:
+                self._end(record, "handled")
+            return None
+        first = (records[0].partition, records[0].offset)
+        letters = {(first, number, plans[record][3]) for number, record in enumerate(senders)}
+        for record in records:
+            self._end(record, "handled", letters)
+        shared = self.unacked[first]
+        for record in records:
+            self.unacked[record.partition, record.offset] = shared
+        return self._messages(first, sorted(letters))
+
+    def _check_batch_order(self, records):
+        by_key = {}
+        for record in self._tried:
+            if (key := self._key(record)) is not None:
+                by_key.setdefault(key, []).append((record.partition, record.offset))
+        for key, places in by_key.items():
+            if self.line[key][: len(places)] != places:
+                raise Flaw(f"a batch has {places} of {key!r}, next are {self.line[key][: len(places)]}")
+
+    def _fail_batch(self, tried, error, pause, *, park):
+        if not park:
+            self.retried += 1
+        for record in tried:
+            if park:
+                self._end(record, "parked")
+            else:
+                self.due[record.partition, record.offset] = self.clock.now + pause - 1e-9
+        raise error
+
+    def _book_bad(self, result):
+        """A member that cannot be decoded is parked, unless the whole batch is tried again."""
+        if isinstance(result.error, Flaw):
+            raise result.error
+        if result.error is None:
+            for _, record, _ in result.bad:
+                self._end(record, "parked")
+
+    def acked(self, topic, key, value, headers, timestamp):
+        """A message is on all in-sync replicas."""
+        self.produced += 1
+        if topic == "out":
+            self._acked_message(value)
+            return
+        names = dict(headers)
+        place = (int(names["laneway-origin-partition"]), int(names["laneway-origin-offset"]))
+        record = self.records[place]
+        if (key, value, timestamp) != (record.key, record.raw, record.timestamp):
+            raise Flaw(f"the copy of {place} has another key, value or time")
+        if list(record.headers) != [header for header in headers if not header[0].startswith("laneway-")]:
+            raise Flaw(f"the copy of {place} has other headers")
+        if self.fate.get(place) == "handled" and place in self.unacked:
+            # One of its messages can never be delivered.
+            if not any(huge for _, _, huge in self.unacked[place]):
+                raise Flaw(f"{place} is parked although its messages can be delivered")
+            self.fate[place] = "parked"
+        elif self.fate.get(place) == "parked":
+            self.held -= record.size
+            waits = self._key(record)
+            others = {
+                other
+                for other, fate in self.fate.items()
+                if fate == "parked" and other not in self.copies and other != place
+            }
+            if not any(self._key(self.records[other]) == waits for other in others):
+                self.copy_awaited.discard(waits)
+        else:
+            raise Flaw(f"{place} has a copy on the error topic, its fate is {self.fate.get(place)}")
+        self.copies[place] = self.copies.get(place, 0) + 1
+        self.durable.add(place)
+
+    def _acked_message(self, value):
+        kind, partition, offset, number = value.decode().split(":")
+        place = (int(partition), int(offset))
+        letters = self.unacked[place]
+        letters.discard((place, int(number), kind == "huge"))
+        if not letters:
+            for other, others in self.unacked.items():
+                if others is letters:
+                    self.durable.add(other)
+
+    def _check_finish(self, place):
+        if place in self.finished:
+            raise Flaw(f"{place} is finished twice")
+        if place not in self.durable:
+            raise Flaw(f"{place} is finished, but its outcome is not durable")
+        self.finished.add(place)
+
+    def _check_commits(self):
+        durable = self.durable
+        for partition, offsets in self.seen.items():
+            low = self.low.get(partition, 0)
+            while low < len(offsets) and (partition, offsets[low]) in durable:
+                low += 1
+            self.low[partition] = low
+            bound = offsets[low] if low < len(offsets) else offsets[-1] + 1
+            committable = self.desk.ledger.committable(partition)
+            if committable > bound:
+                raise Flaw(f"partition {partition}: {committable} could be committed, {bound} is unfinished")
+            if committable < self.committed.get(partition, 0):
+                raise Flaw(f"partition {partition}: the committable offset went back to {committable}")
+            self.committed[partition] = committable
+
+    def _check_end(self):
+        desk, fates = self.desk, list(self.fate.values())
+        if not self.finished == set(self.records) == set(self.plan):
+            raise Flaw(f"never finished: {sorted(set(self.plan) - self.finished)}")
+        for place, fate in self.fate.items():
+            if self.copies.get(place, 0) != (fate == "parked"):
+                raise Flaw(f"{place} is {fate} and has {self.copies.get(place, 0)} copies on the error topic")
+        if desk.outbox.pending or desk.outbox.size or not desk.is_done or desk.scheduler.size:
+            raise Flaw("something is left in memory")
+        tally = desk.close()
+        expected = (len(fates), *map(fates.count, ("handled", "skipped", "parked")), self.retried, self.produced)
+        actual = (tally.read, tally.handled, tally.skipped, tally.parked, tally.retried, tally.produced)
+        if expected != actual:
+            raise Flaw(f"the tally says {actual}, it was {expected}")
+        if (len(fates), self.sender.failed) != (sum(tally.latency.values()), tally.undelivered):
+            raise Flaw("latencies or failed tries are miscounted")
+        for partition, offsets in self.seen.items():
+            if desk.ledger.committable(partition) != offsets[-1] + 1:
+                raise Flaw(f"partition {partition} is not committable to its end")
+
+
+def simulate(seed: int) -> None:
+    """Run the schedule of a seed.
+
+    Raises:
+        AssertionError: when a promise was broken; the text says which, and how to run the schedule again.
+    """
+    try:
+        Simulation(seed).run()
+    except Exception as error:
+        raise AssertionError(
+            f"seed {seed}: {type(error).__name__}: {error}\n"
+            f"run again: PYTHONPATH=tests python -c 'from simulation.simulator import simulate; simulate({seed})'"
+        ) from error

@@ -1,0 +1,194 @@
+"""The checker is checked: each planted flaw is found within a few hundred schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+from laneway.lanes import KeyQueue, Ledger, Scheduler
+from laneway.pipeline import Desk, Outbox, _desk
+from laneway.retry import Park, TryAgain, judge
+from simulation.simulator import simulate
+
+SEEDS = 400
+
+
+def finds(text):
+    """Some schedule breaks the promise that *text* names, and says how to run it again."""
+    for seed in range(SEEDS):
+        try:
+            simulate(seed)
+        except AssertionError as error:
+            if text in str(error) and f"simulate({seed})" in str(error):
+                return
+    pytest.fail(f"{SEEDS} schedules did not find it")
+
+
+def test_a_pause_that_is_not_kept_is_found(monkeypatch):
+    """A retry before its time breaks a promise."""
+    monkeypatch.setattr(Scheduler, "postpone", lambda self, queue, done, until: self.settle(queue, done))
+    finds("before its pause is over")
+
+
+def test_a_record_left_out_is_found(monkeypatch):
+    """Settling one record too many loses it."""
+    settle = Scheduler.settle
+
+    def greedy(self, queue, done):
+        left = len(queue.items) - queue.start - done
+        settle(self, queue, done + 1 if done and left else done)
+
+    monkeypatch.setattr(Scheduler, "settle", greedy)
+    finds("is called before")
+
+
+def test_a_record_called_again_is_found(monkeypatch):
+    """Settling one record too few repeats it."""
+    settle = Scheduler.settle
+    monkeypatch.setattr(Scheduler, "settle", lambda self, queue, done: settle(self, queue, max(0, done - 1)))
+    finds("is called again after its end")
+
+
+def test_a_key_in_two_turns_is_found(monkeypatch):
+    """Forgetting that a key is out gives it to two lanes."""
+    push = Scheduler.push
+
+    class Lenient(dict):
+        def __delitem__(self, key):
+            self.pop(key, None)
+
+    def forgetful(self, items, keys, partitions=None):
+        self._queues = Lenient({key: queue for key, queue in self._queues.items() if not queue.is_out})
+        push(self, items, keys, partitions)
+
+    monkeypatch.setattr(Scheduler, "push", forgetful)
+    finds("is in two turns at once")
+
+
+def test_a_line_in_the_wrong_order_is_found(monkeypatch):
+    """Handing out the newest record of a key first breaks its order."""
+    monkeypatch.setattr(Scheduler, "_give", _newest_first(Scheduler._give))
+    finds("before")
+
+
+def _newest_first(give):
+    def reversed_give(self, queue: KeyQueue, most: int) -> int:
+        queue.items[queue.start :] = queue.items[: queue.start - 1 if queue.start else None : -1]
+        return give(self, queue, most)
+
+    return reversed_give
+
+
+def test_lanes_beyond_their_number_are_found(monkeypatch):
+    """A lane that is never counted as busy is used twice."""
+    take = Scheduler.take
+
+    def uncounted(self, most):
+        turn = take(self, most)
+        self.lanes_busy = 0
+        return turn
+
+    monkeypatch.setattr(Scheduler, "take", uncounted)
+    finds("a turn without a free lane")
+
+
+def test_a_commit_beyond_an_unfinished_record_is_found(monkeypatch):
+    """Offering the last seen offset passes those that are unfinished."""
+    monkeypatch.setattr(Ledger, "committable", lambda self, partition: self._next.get(partition))
+    finds("could be committed")
+
+
+def test_a_finish_before_the_messages_are_safe_is_found(monkeypatch):
+    """A record is not finished when its messages are only handed over."""
+    post = Desk._post
+
+    def hasty(self, records, posted):
+        self._finish(records)
+        post(self, records, posted)
+
+    monkeypatch.setattr(Desk, "_post", hasty)
+    finds("its outcome is not durable")
+
+
+def test_a_finish_before_the_copy_is_safe_is_found(monkeypatch):
+    """A record is not finished when its copy is only handed over."""
+    park = Desk._park
+
+    def hasty(self, record, failure, then):
+        self._finish((record,))
+        park(self, record, failure, then)
+
+    monkeypatch.setattr(Desk, "_park", hasty)
+    finds("its outcome is not durable")
+
+
+def test_a_key_that_does_not_wait_for_its_copy_is_found(monkeypatch):
+    """The next record of a key waits until the copy of the failed one is acknowledged."""
+
+    def hasty(self, queue, done, members):
+        self.scheduler.settle(queue, done)
+        for record, error in members:
+            self._park(record, _desk.Failure.of(error), None)
+
+    monkeypatch.setattr(Desk, "_park_members", hasty)
+    finds("is not safe")
+
+
+def test_a_failed_try_taken_for_success_is_found(monkeypatch):
+    """A message that was refused did not land."""
+    answered = Outbox._answered
+    monkeypatch.setattr(Outbox, "_answered", lambda self, letter, error, now: answered(self, letter, None, now))
+    finds("its outcome is not durable")
+
+
+def test_a_letter_that_is_dropped_is_found(monkeypatch):
+    """A message that is not repeated leaves its record unfinished."""
+    answered = Outbox._answered
+
+    def careless(self, letter, error, now):
+        if error is not None:
+            letter.undeliverable = lambda letter, error: True
+        answered(self, letter, error, now)
+
+    monkeypatch.setattr(Outbox, "_answered", careless)
+    finds("")
+
+
+def test_memory_beyond_the_bound_is_found(monkeypatch):
+    """Reading on while acknowledgements are awaited fills the memory."""
+    monkeypatch.setattr(Desk, "room", property(lambda self: max(0, self._most_records - self.scheduler.records)))
+    finds("in memory")
+
+
+def test_one_attempt_too_many_is_found(monkeypatch):
+    """A record is parked after as many calls as were asked for."""
+
+    def lenient(error, attempt, retry):
+        verdict = judge(error, attempt - 1, retry)
+        return verdict if isinstance(verdict, Park) else TryAgain(verdict.pause)
+
+    monkeypatch.setattr(_desk, "judge", lenient)
+    finds("")
+
+
+def test_an_empty_key_taken_for_none_is_found(monkeypatch):
+    """The copy of a record with an empty key has an empty key."""
+    copy = Desk._copy
+
+    def careless(self, record, failure):
+        topic, key, *rest = copy(self, record, failure)
+        return (topic, key or None, *rest)
+
+    monkeypatch.setattr(Desk, "_copy", careless)
+    finds("another key, value or time")
+
+
+def test_a_miscount_is_found(monkeypatch):
+    """The tally says what happened."""
+    settle = Desk.settle
+
+    def careless(self, turn, result):
+        settle(self, turn, result)
+        self.tally.skipped += bool(result.skipped)
+
+    monkeypatch.setattr(Desk, "settle", careless)
+    finds("the tally says")

@@ -1,0 +1,210 @@
+"""Worlds: where the conformance suite runs. Each test is written once and runs in every world."""
+
+from __future__ import annotations
+
+import time
+import uuid
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from laneway import App, Raw, Topic
+from laneway.testing import FakeEngine, FakeKafka
+from support.contract_recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from laneway import Codec, Record
+    from laneway._record import Headers
+    from laneway.instrumentation import Tally
+    from laneway.kafka import Admin
+
+__all__ = ["Cluster", "FakeWorld", "Row", "SparkWorld", "World", "values_by_key"]
+
+
+class Row(NamedTuple):
+    """Something to produce, as bytes."""
+
+    key: bytes | None
+    value: bytes | None = b""
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+class World(Protocol):
+    """An engine with its Kafka."""
+
+    recorder: Recorder
+    """Handlers close over it, not over the world, because they travel to other processes."""
+    runs_threads: bool
+    """Whether sync handlers run side by side."""
+
+    def topic(self, partitions: int = 4, value: Codec[Any] = ...) -> Topic[Any]: ...
+    def app(self) -> App: ...
+    def produce(self, topic: Topic[Any], rows: Iterable[Row]) -> None: ...
+    def leave_gap(self, topic: Topic[Any], partition: int) -> None: ...
+    def run(self, app: App) -> Tally: ...
+    def output(self, topic: str | Topic[Any]) -> list[Record[Any]]: ...
+    def committed(self, app: App, topic: Topic[Any]) -> dict[int, int]: ...
+    def ends(self, topic: Topic[Any]) -> dict[int, int]: ...
+    def errors(self, app: App) -> list[Record[Any]]: ...
+
+
+class _Base:
+    runs_threads = False
+
+    def __init__(self, path: Path, test: str) -> None:
+        self.recorder = Recorder(path / "calls.jsonl")
+        self._mark = f"{zlib.crc32(test.encode()):08x}"
+
+    def topic(self, partitions: int = 4, value: Codec[Any] = Raw()) -> Topic[Any]:  # noqa: B008 - it has no state
+        """A new topic of a name that no other test has."""
+        topic = Topic(f"it-{self._mark}-{uuid.uuid4().hex[:12]}", value)
+        self._create(topic.name, partitions)
+        return topic
+
+    def app(self) -> App:
+        """A new app, and so a new group."""
+        return App(f"it-{self._mark}-{uuid.uuid4().hex[:12]}")
+
+    def errors(self, app: App) -> list[Record[Any]]:
+        """What an app has parked."""
+        names = dict.fromkeys(route.error_topic_of(app.name) for route in app.routes)
+        return [record for name in names for record in self.output(name)]
+
+    def _create(self, name: str, partitions: int) -> None:
+        raise NotImplementedError
+
+    def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
+        raise NotImplementedError
+
+
+class FakeWorld(_Base):
+    """In memory and in virtual time."""
+
+    def __init__(self, path: Path, test: str, *, seed: int | None = None) -> None:
+        super().__init__(path, test)
+        self.kafka = FakeKafka()
+        self._seed = seed
+
+    def produce(self, topic: Topic[Any], rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.kafka.produce_raw(
+                topic, row.value, key=row.key, headers=row.headers, partition=row.partition, timestamp=row.timestamp
+            )
+
+    def leave_gap(self, topic: Topic[Any], partition: int) -> None:
+        self.kafka.skip_offsets(topic, partition, 3)
+
+    def run(self, app: App) -> Tally:
+        return app.run(FakeEngine(self.kafka, seed=self._seed)).tally
+
+    def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
+        records = self.kafka.records(topic)
+        return sorted(records, key=lambda record: (record.partition, record.offset))
+
+    def committed(self, app: App, topic: Topic[Any]) -> dict[int, int]:
+        return self.kafka.committed(app, topic)
+
+    def ends(self, topic: Topic[Any]) -> dict[int, int]:
+        return self.kafka.ends(topic)
+
+    def _create(self, name: str, partitions: int) -> None:
+        self.kafka.create(name, partitions)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A real broker and the clients of the test's own process."""
+
+    bootstrap: str
+    admin: Admin
+    producer: Any
+
+
+class SparkWorld(_Base):
+    """Spark and a real broker. The session is the test run's; it must be the active one of the calling thread."""
+
+    runs_threads = True
+
+    def __init__(self, path: Path, test: str, cluster: Cluster) -> None:
+        super().__init__(path, test)
+        self._cluster = cluster
+
+    def produce(self, topic: Topic[Any], rows: Iterable[Row]) -> None:
+        _send(self._cluster.producer, topic.name, rows)
+        assert self._cluster.producer.flush(20) == 0
+
+    def leave_gap(self, topic: Topic[Any], partition: int) -> None:
+        """Abort a transaction of two records, which leaves three offsets: theirs and the marker's."""
+        from confluent_kafka import Producer
+
+        end = self.ends(topic)[partition]
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap, "transactional.id": uuid.uuid4().hex})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        _send(producer, topic.name, [Row(b"aborted", b"", (), partition), Row(b"aborted", b"", (), partition)])
+        producer.flush(20)
+        producer.abort_transaction(20)
+        # The broker answers before it has written the marker, and readers see the end of the log only after it.
+        deadline = time.monotonic() + 20
+        while self.ends(topic)[partition] < end + 3:
+            assert time.monotonic() < deadline, "the aborted transaction has no marker"
+            time.sleep(0.01)
+
+    def run(self, app: App) -> Tally:
+        from laneway import SparkEngine
+        from laneway.settings import load
+
+        settings = load(overrides={"brokers": self._cluster.bootstrap})
+        return app.run(SparkEngine(settings, once=True)).tally
+
+    def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
+        from laneway.kafka import Range, RangeReader
+
+        name = topic if isinstance(topic, str) else topic.name
+        admin = self._cluster.admin
+        # A new reader each time: one that is kept takes most of a second to learn of a topic that is new to it.
+        reader = RangeReader({"bootstrap.servers": self._cluster.bootstrap})
+        partitions = admin.partitions(name)
+        starts, ends = admin.starts(name, partitions), admin.ends(name, partitions)
+        reader.open([Range(name, partition, starts[partition], ends[partition]) for partition in partitions])
+        records: list[Record[Any]] = []
+        deadline = time.monotonic() + 20
+        while not reader.is_exhausted:
+            records += reader.fetch(10_000, 0.05)
+            assert time.monotonic() < deadline, f"cannot read {name} to its end"
+        reader.close()
+        if isinstance(topic, Topic):
+            for record in records:
+                record.value = None if record.raw is None else topic.value.decode(record.raw)
+        return sorted(records, key=lambda record: (record.partition, record.offset))
+
+    def committed(self, app: App, topic: Topic[Any]) -> dict[int, int]:
+        lag = self._cluster.admin.lag(app.name, topic.name)
+        return {partition: place for partition, (place, _end) in lag.items() if place is not None}
+
+    def ends(self, topic: Topic[Any]) -> dict[int, int]:
+        return self._cluster.admin.ends(topic.name, self._cluster.admin.partitions(topic.name))
+
+    def _create(self, name: str, partitions: int) -> None:
+        self._cluster.admin.create(name, partitions)
+
+
+def values_by_key(records: Sequence[Record[Any]]) -> dict[bytes | None, list[Any]]:
+    """Values of each key, in the order of the records."""
+    found: dict[bytes | None, list[Any]] = {}
+    for record in records:
+        found.setdefault(record.key, []).append(record.value)
+    return found
+
+
+def _send(producer: Any, topic: str, rows: Iterable[Row]) -> None:
+    for row in rows:
+        rest = {"partition": row.partition, "timestamp": row.timestamp}
+        given = {name: value for name, value in rest.items() if value is not None}
+        producer.produce(topic, row.value, row.key, headers=list(row.headers) or None, **given)
+        producer.poll(0)

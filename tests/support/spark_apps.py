@@ -1,0 +1,59 @@
+"""Apps that the scenarios run with `laneway run support.spark_apps:app`; all they need comes in IT_* variables.
+
+IT_APP and IT_TOPIC name the app and its topic; IT_HISTORY is the folder of the calls. The rest is optional:
+IT_SECONDS a call takes, IT_LANES, IT_KIND (sync, async), IT_GATE a file that calls wait for, IT_OUTPUT a topic that gets
+a copy of each record. A record whose value begins with ``poison`` is rejected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from laneway import App, Message, Record, Reject, Topic
+from laneway.history import Recorder
+
+__all__ = ["app", "handle", "handle_async"]
+
+_seconds = float(os.environ.get("IT_SECONDS", "0.01"))
+_lanes = int(os.environ.get("IT_LANES", "8"))
+_gate = os.environ.get("IT_GATE", "")
+_output = os.environ.get("IT_OUTPUT", "")
+_recorder = Recorder(os.environ.get("IT_HISTORY", "."))
+
+app = App(os.environ.get("IT_APP", "it"))
+
+
+def _answer(record: Record[Any], began: float) -> Message[Any] | None:
+    _recorder.write(record, began)
+    if (record.raw or b"").startswith(b"poison"):
+        raise Reject("poison")
+    if _output:
+        return Topic(_output).message(record.raw, key=record.key, headers=record.headers)
+    return None
+
+
+def handle(record: Record[Any]) -> Message[Any] | None:
+    """Take the time asked for, write the call down, answer."""
+    began = time.monotonic()
+    while _gate and not Path(_gate).exists():
+        time.sleep(0.05)
+    time.sleep(_seconds)
+    return _answer(record, began)
+
+
+async def handle_async(record: Record[Any]) -> Message[Any] | None:
+    """As `handle`, on an event loop."""
+    began = time.monotonic()
+    while _gate and not Path(_gate).exists():  # noqa: ASYNC240 - a look that takes microseconds
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(_seconds)
+    return _answer(record, began)
+
+
+app.handler(Topic(os.environ.get("IT_TOPIC", "it")), lanes=_lanes)(
+    handle_async if os.environ.get("IT_KIND") == "async" else handle
+)

@@ -1,0 +1,173 @@
+"""Scene: one topic, one group, and the runs of an app on them."""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from laneway.history import check, read_history
+from laneway.kafka import Admin, Range, RangeReader
+from laneway.retry import error_topic_name
+from support.processes import LanewayRun
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from laneway._record import Headers, Record
+    from laneway.history import Event, Verdict
+
+__all__ = ["Scene"]
+
+Row = tuple[bytes | None, bytes | None]
+
+
+class Scene:
+    """What a test of the Spark engine needs: it produces, starts runs, and looks at the results from outside.
+
+    Args:
+        bootstrap: the broker.
+        folder: of the test; histories, outputs and checkpoints go there.
+        test: names the topic.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, test: str) -> None:
+        mark = f"it-{zlib.crc32(test.encode()):08x}-{uuid.uuid4().hex[:12]}"
+        self.bootstrap = bootstrap
+        self.folder = folder
+        self.topic, self.group = f"{mark}.in", f"{mark}.app"
+        self.error_topic = error_topic_name(self.topic, self.group)
+        self.client = AdminClient({"bootstrap.servers": bootstrap})
+        self.admin = Admin({"bootstrap.servers": bootstrap})
+        self._runs: list[LanewayRun] = []
+        self._producer: Producer | None = None
+
+    @property
+    def producer(self) -> Any:
+        """A producer of the test's own."""
+        if self._producer is None:
+            self._producer = Producer(
+                {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "partitioner": "murmur2_random"}
+            )
+        return self._producer
+
+    def produce(self, count: int, *, keys: int = 50, value: bytes = b"v", first: int = 0) -> None:
+        """Produce records of a number of keys and wait until they are acknowledged."""
+        self.produce_rows((f"k{number % keys}".encode(), value) for number in range(first, first + count))
+
+    def produce_rows(self, rows: Iterable[Row], *, partition: int | None = None) -> None:
+        """Produce (key, value) pairs and wait until they are acknowledged."""
+        place = {} if partition is None else {"partition": partition}
+        for key, value in rows:
+            while True:
+                try:
+                    self.producer.produce(self.topic, value, key, **place)
+                    break
+                except BufferError:
+                    self.producer.poll(0.05)
+        assert self.producer.flush(60) == 0
+
+    def run(self, *arguments: str, config: str = "", life: str = "", **variables: object) -> LanewayRun:
+        """Start `laneway run`.
+
+        Args:
+            arguments: further flags.
+            config: text of a ``laneway.yaml``.
+            life: name of a history of its own; one history for all runs by default.
+            variables: IT_* and LANEWAY_* variables; lower case ones stand for IT_*.
+        """
+        folder = self.folder / f"run-{len(self._runs)}"
+        history = self._history(life)
+        history.mkdir(exist_ok=True)
+        folder.mkdir()
+        if config:
+            (folder / "laneway.yaml").write_text(config)
+        environ = {(name if name.isupper() else f"IT_{name.upper()}"): str(value) for name, value in variables.items()}
+        environ = {"IT_APP": self.group, "IT_TOPIC": self.topic, "IT_HISTORY": str(history), **environ}
+        run = LanewayRun(["support.spark_apps:app", "--brokers", self.bootstrap, *arguments], environ, folder)
+        self._runs.append(run)
+        return run
+
+    def finish(self, *arguments: str, timeout: float = 90.0, **rest: Any) -> LanewayRun:
+        """Run with ``--once`` to the end, which must be a good one."""
+        run = self.run("--once", *arguments, **rest)
+        code = run.ended(timeout)
+        assert code == 0, run.output
+        return run
+
+    def calls(self, life: str = "") -> list[Event]:
+        """What the handlers did so far."""
+        folder = self._history(life)
+        return list(read_history(folder)) if folder.exists() else []
+
+    def verdict(self, life: str = "") -> Verdict:
+        """The checker's finding, with everything in the topic expected."""
+        return check(self.calls(life), self.ends())
+
+    def after_calls(self, count: int, life: str = "") -> None:
+        """Wait until so many calls have ended."""
+        run = self._runs[-1]
+        eventually(
+            lambda: len(self.calls(life)) >= count or not run.is_running,
+            timeout=90,
+            why=lambda: f"{count} calls\n{run.output}",
+        )
+        assert len(self.calls(life)) >= count, f"exit code {run.process.poll()}\n{run.output}"
+
+    def ends(self, topic: str = "") -> dict[int, int]:
+        """The end of each partition."""
+        name = topic or self.topic
+        return self.admin.ends(name, self.admin.partitions(name))
+
+    def committed(self) -> dict[int, int]:
+        """The group's offsets, asked for as any lag tool would; partitions without one count as 0."""
+        partitions = self.admin.partitions(self.topic)
+        asked = [ConsumerGroupTopicPartitions(self.group, [TopicPartition(self.topic, p) for p in partitions])]
+        answer = self.client.list_consumer_group_offsets(asked)[self.group].result()
+        return {place.partition: max(0, place.offset) for place in answer.topic_partitions}
+
+    def lag(self) -> int:
+        """Records between the group's offsets and the ends."""
+        committed = self.committed()
+        return sum(end - committed[partition] for partition, end in self.ends().items())
+
+    def read(self, topic: str, options: dict[str, Any] | None = None) -> list[Record[Any]]:
+        """Everything in a topic, by partition and offset."""
+        reader = RangeReader({"bootstrap.servers": self.bootstrap, **(options or {})})
+        partitions = self.admin.partitions(topic)
+        starts, ends = self.admin.starts(topic, partitions), self.admin.ends(topic, partitions)
+        reader.open([Range(topic, partition, starts[partition], ends[partition]) for partition in partitions])
+        records: list[Record[Any]] = []
+
+        def is_read() -> bool:
+            records.extend(reader.fetch(10_000, 0.05))
+            return reader.is_exhausted
+
+        eventually(is_read, every=0, why=f"the end of {topic}")
+        reader.close()
+        return sorted(records, key=lambda record: (record.partition, record.offset))
+
+    def parked(self) -> list[tuple[int, int]]:
+        """Partition and offset of each record on the error topic, with repeats."""
+        found = []
+        for record in self.read(self.error_topic):
+            place = _text(record.headers, "laneway-origin-partition"), _text(record.headers, "laneway-origin-offset")
+            found.append((int(place[0]), int(place[1])))
+        return sorted(found)
+
+    def close(self) -> None:
+        """End what runs."""
+        for run in self._runs:
+            run.close()
+
+    def _history(self, life: str) -> Path:
+        return self.folder / f"history{life}"
+
+
+def _text(headers: Headers, name: str) -> str:
+    return next((value or b"").decode() for found, value in headers if found == name)

@@ -1,0 +1,123 @@
+"""Messages until they are safe."""
+
+from __future__ import annotations
+
+import pytest
+
+from laneway.errors import MessageTooLargeError, ProduceError
+from laneway.instrumentation import Tally
+from laneway.pipeline import Outbox
+from laneway.pipeline._outbox import Letter, is_hopeless
+from support.core import FakeSender
+
+POSTED = ("out", b"k", b"value", [("h", b"1")], 3, 99)
+
+
+def make(answers=(), undeliverable=lambda letter, error: False):
+    sender, tally, landed = FakeSender(answers), Tally(), []
+    outbox = Outbox(sender, tally)
+    letter = Letter(POSTED, lambda: landed.append(True), undeliverable)
+    return outbox, sender, tally, landed, letter
+
+
+def test_a_letter_lands_when_it_is_acknowledged():
+    """Not when it is handed over, and once only."""
+    outbox, sender, tally, landed, letter = make()
+    outbox.post(letter)
+
+    assert not landed
+    assert (outbox.pending, outbox.size) == (1, 6)
+    outbox.tick(0.0)
+    outbox.tick(1.0)
+    assert landed == [True]
+    assert (outbox.pending, outbox.size, tally.produced, tally.undelivered) == (0, 0, 1, 0)
+    assert sender.sent == [
+        {"topic": "out", "key": b"k", "value": b"value", "headers": [("h", b"1")], "partition": 3, "timestamp": 99}
+    ]
+
+
+def test_a_failed_letter_is_repeated_with_growing_pauses():
+    """A quarter of a second, doubled each time, never more than five seconds, and for ever."""
+    outbox, sender, tally, landed, letter = make([ProduceError("down")] * 30)
+    outbox.post(letter)
+    now, pauses = 0.0, []
+    for _ in range(30):
+        outbox.tick(now)
+        assert outbox.trouble == "cannot write to out: down"
+        pauses.append(outbox.next_wake - now)
+        outbox.tick(now + pauses[-1] / 2)
+        assert len(sender.sent) == len(pauses)
+        now = outbox.next_wake
+        outbox.tick(now)
+
+    outbox.tick(now)
+    assert pauses[:7] == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    assert max(pauses) == 5.0
+    assert landed == [True]
+    assert (outbox.trouble, outbox.next_wake, tally.undelivered) == (None, None, 30)
+
+
+def test_a_letter_that_is_taken_care_of_is_not_repeated():
+    """It is neither sent again nor said to have landed."""
+    outbox, sender, _, landed, letter = make([MessageTooLargeError("x")], lambda letter, error: True)
+    outbox.post(letter)
+    outbox.tick(0.0)
+    outbox.tick(99.0)
+
+    assert (landed, len(sender.sent), outbox.pending, outbox.size) == ([], 1, 0, 0)
+
+
+def test_a_letter_may_be_replaced_before_it_is_repeated():
+    """What is too large is sent again in another form."""
+
+    def shorten(letter, error):
+        letter.posted = ("out", b"k", b"value", [], None, None)
+        return False
+
+    outbox, sender, _, landed, letter = make([MessageTooLargeError("x")], shorten)
+    outbox.post(letter)
+    outbox.tick(0.0)
+    outbox.tick(1.0)
+    outbox.tick(1.0)
+
+    assert sender.acked[0]["headers"] == []
+    assert landed == [True]
+    assert outbox.size == 0
+
+
+def test_a_client_that_refuses_at_once_answers_the_usual_way():
+    """Once, a header that is not bytes raised out of the outbox and ended the run."""
+    errors = []
+    outbox, sender, *_, letter = make((), lambda letter, error: errors.append(error) or True)
+
+    def refuse(*_args, **_kwargs):
+        raise TypeError("headers")
+
+    sender.send = refuse
+    outbox.post(letter)
+    outbox.tick(0.0)
+
+    assert [TypeError] == [type(error) for error in errors]
+    assert outbox.pending == 0
+
+
+def test_an_idle_outbox_leaves_the_sender_alone():
+    """A producer is made at the first message, not before."""
+    outbox, sender, *_ = make()
+    sender.poll = lambda: pytest.fail("polled")
+    outbox.tick(0.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MessageTooLargeError(), True),
+        (TypeError(), True),
+        (ValueError(), True),
+        (ProduceError(), False),
+        (OSError(), False),
+    ],
+)
+def test_some_errors_are_hopeless(error, expected):
+    """Repeating the same message helps against everything that may pass."""
+    assert expected == is_hopeless(error)

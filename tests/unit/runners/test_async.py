@@ -1,0 +1,173 @@
+"""Lanes on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from laneway import Buffer, Message, Retry, Topic
+from laneway._clock import SystemClock
+from laneway.errors import ProduceError
+from laneway.pipeline import Call, Desk
+from laneway.runners import AsyncRunner
+from support.core import FakeSender, ListSource, make_records, make_route
+
+
+def run(function, records, *, lanes, sender=None, source=None, **fields):
+    route = make_route(function, lanes=lanes, **fields)
+    desk = Desk(route, "billing", lanes=lanes, sender=sender or FakeSender(), clock=SystemClock())
+
+    async def go():
+        await AsyncRunner(desk, Call(route, SystemClock()), SystemClock()).run(source or ListSource(records))
+
+    asyncio.run(go())
+    return desk.close()
+
+
+class Watch:
+    """A handler that notes the order of calls, overlaps of a key, and how many run at once."""
+
+    def __init__(self, seconds=0.001):
+        self._seconds = seconds
+        self._running = []
+        self.most = self.overlaps = 0
+        self.calls = {}
+
+    async def __call__(self, record):
+        self.overlaps += record.key in self._running
+        self._running.append(record.key)
+        self.most = max(self.most, len(self._running))
+        self.calls.setdefault(record.key, []).append(record.offset)
+        await asyncio.sleep(self._seconds)
+        self._running.remove(record.key)
+
+
+def test_keys_keep_their_order_and_never_overlap():
+    """Whatever the lanes do, a key's records are called one after the other."""
+    watch = Watch()
+    tally = run(watch, make_records(400, keys=13), lanes=8)
+
+    assert tally.handled == 400
+    assert watch.overlaps == 0
+    assert all(sorted(offsets) == offsets for offsets in watch.calls.values())
+    assert 1 < watch.most <= 8
+
+
+def test_as_many_keys_run_at_once_as_there_are_lanes():
+    """Two thousand slow keys on two thousand lanes are in work together."""
+    watch = Watch(0.2)
+    tally = run(watch, make_records(2000, keys=2000), lanes=2000)
+
+    assert tally.handled == 2000
+    assert watch.most == 2000
+
+
+def test_failures_are_tried_again_and_then_parked():
+    """A key waits for its own record only."""
+
+    async def handle(record):
+        if record.key == b"key-0":
+            raise ValueError("planted")
+
+    sender = FakeSender([ProduceError("down")])
+    tally = run(handle, make_records(6, keys=3), lanes=4, sender=sender, retry=Retry(2, "2ms"))
+
+    assert (tally.handled, tally.parked, tally.retried, tally.undelivered) == (4, 2, 2, 1)
+    assert [dict(copy["headers"])["laneway-origin-offset"] for copy in sender.acked] == [b"0", b"3"]
+
+
+def test_a_retry_does_not_wait_for_a_busy_lane():
+    """It runs as soon as its pause is over, while slow calls of other keys go on."""
+    began, again = [], []
+
+    async def handle(record):
+        if record.offset == 0:
+            (again if record.attempt == 2 else began).append(time.monotonic())
+            if record.attempt == 1:
+                raise ValueError("planted")
+        else:
+            await asyncio.sleep(0.3)
+
+    run(handle, make_records(4, keys=4), lanes=4, retry=Retry(2, "5ms"))
+
+    assert again[0] - began[0] < 0.25
+
+
+def test_a_handler_cancelled_from_within_fails_its_record():
+    """Once, such a lane ended in silence and the run never did."""
+
+    async def handle(record):
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    assert run(handle, make_records(3), lanes=2).parked == 3
+
+
+def test_messages_are_acknowledged_before_the_end():
+    """A run is over when nothing is on its way."""
+
+    async def handle(record):
+        return Message(Topic("out"), record.raw)
+
+    tally = run(handle, make_records(50, keys=7), lanes=4)
+
+    assert (tally.handled, tally.produced) == (50, 50)
+
+
+def test_batches_are_awaited():
+    """No batch is above its size, and the rest is not waited for at the end."""
+    sizes = []
+
+    async def handle(batch):
+        sizes.append(len(batch))
+
+    assert run(handle, make_records(25, keys=5), lanes=2, kind="batch", size=10).handled == 25
+    assert max(sizes) <= 10
+
+
+def test_a_blocked_handler_bounds_what_is_read():
+    """The source is not read beyond the buffer while nothing is finished."""
+    source = ListSource(make_records(40, keys=40))
+    given = []
+
+    async def handle(record):
+        await asyncio.sleep(0.01)
+        given.append(source.given - len(given))
+
+    assert run(handle, [], lanes=4, source=source, buffer=Buffer(10)).handled == 40
+    assert max(given) <= 10
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), ValueError("another")])
+def test_a_bug_in_our_own_code_ends_the_run(error, monkeypatch):
+    """What the desk raises in a lane comes out of run, and lanes still at work are cancelled."""
+    ended = []
+
+    async def handle(record):
+        if record.offset:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(record.offset)
+
+    def broken(self, turn, result):
+        raise error
+
+    monkeypatch.setattr(Desk, "settle", broken)
+    with pytest.raises(type(error), match=str(error)):
+        run(handle, make_records(3, keys=3), lanes=3)
+
+    assert sorted(ended) == [1, 2]
+
+
+def test_a_source_that_fails_ends_the_run():
+    """Its error comes out of run."""
+
+    async def handle(record):
+        await asyncio.sleep(60)
+
+    with pytest.raises(OSError, match="gone"):
+        run(handle, [], lanes=2, source=ListSource(make_records(2, keys=2), error=OSError("gone")))

@@ -1,0 +1,264 @@
+"""Lanes on threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from laneway import Buffer, Message, Reject, Retry, Topic
+from laneway._clock import SystemClock
+from laneway.errors import ProduceError
+from laneway.pipeline import Call, Desk
+from laneway.runners import ThreadRunner
+from support.core import FakeSender, ListSource, make_record, make_records, make_route
+
+MILLISECOND = 0.001
+
+
+def make(function, *, lanes, sender=None, **fields):
+    route = make_route(function, lanes=lanes, **fields)
+    desk = Desk(route, "billing", lanes=lanes, sender=sender or FakeSender(), clock=SystemClock())
+    return desk, ThreadRunner(desk, Call(route, SystemClock()), SystemClock())
+
+
+def run(function, records, *, lanes, sender=None, **fields):
+    desk, runner = make(function, lanes=lanes, sender=sender, **fields)
+    runner.run(ListSource(records))
+    return desk.close()
+
+
+class Watch:
+    """A handler that notes the order of calls, overlaps of a key, and how many run at once."""
+
+    def __init__(self, seconds=MILLISECOND):
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._running = []
+        self.most = 0
+        self.overlaps = 0
+        self.calls = {}
+        self.threads = set()
+
+    def __call__(self, record):
+        with self._lock:
+            self.overlaps += record.key in self._running
+            self._running.append(record.key)
+            self.most = max(self.most, len(self._running))
+            self.calls.setdefault(record.key, []).append(record.offset)
+            self.threads.add(threading.get_ident())
+        time.sleep(self._seconds)
+        with self._lock:
+            self._running.remove(record.key)
+
+
+def test_keys_keep_their_order_and_never_overlap():
+    """Whatever the lanes do, a key's records are called one after the other."""
+    watch = Watch()
+    tally = run(watch, make_records(400, keys=13), lanes=8)
+
+    assert tally.handled == 400
+    assert watch.overlaps == 0
+    assert all(sorted(offsets) == offsets for offsets in watch.calls.values())
+    assert watch.most > 1
+
+
+def test_as_many_keys_run_at_once_as_there_are_lanes():
+    """Fifty slow keys on fifty lanes are in work together."""
+    watch = Watch(20 * MILLISECOND)
+    tally = run(watch, make_records(200, keys=50), lanes=50)
+
+    assert tally.handled == 200
+    assert watch.most == 50
+    assert len(watch.threads) == 50
+
+
+def test_lanes_are_never_exceeded():
+    """More keys than lanes wait."""
+    watch = Watch()
+    run(watch, make_records(60, keys=60), lanes=3)
+
+    assert watch.most == 3
+
+
+def test_a_handler_that_turns_slow_is_spread_over_lanes():
+    """What a lane had taken while calls were fast is given back to the others."""
+    fast = Watch(0)
+    slow = Watch(2 * MILLISECOND)
+    run(lambda record: (fast if record.offset < 3000 else slow)(record), make_records(3400, keys=100), lanes=20)
+
+    assert slow.most >= 10
+    assert slow.overlaps == 0
+
+
+def test_a_fast_handler_needs_no_threads():
+    """After a trial it is called on the reader's own thread."""
+    threads = []
+    run(lambda record: threads.append(threading.get_ident()), make_records(20_000, keys=500), lanes=8)
+
+    assert threads.count(threading.get_ident()) > 10_000
+
+
+def test_failures_are_tried_again_and_then_parked():
+    """Each key waits for its own record; the copies tell the attempts."""
+    calls, sender = [], FakeSender()
+
+    def handle(record):
+        calls.append((record.key, record.offset))
+        if record.offset == 0:
+            raise ValueError("planted")
+        if record.offset == 1:
+            raise Reject
+
+    tally = run(handle, make_records(6, keys=3), lanes=4, sender=sender, retry=Retry(3, "2ms"))
+
+    assert (tally.handled, tally.parked, tally.retried) == (4, 2, 2)
+    assert [offset for key, offset in calls if key == b"key-0"] == [0, 0, 0, 3]
+    attempts = {
+        dict(copy["headers"])["laneway-origin-offset"]: dict(copy["headers"])["laneway-attempts"]
+        for copy in sender.acked
+    }
+    assert attempts == {b"0": b"3", b"1": b"1"}
+
+
+def test_a_retry_does_not_wait_for_a_busy_lane():
+    """It runs as soon as its pause is over, while slow calls of other keys go on."""
+    began, again = [], []
+
+    def handle(record):
+        if record.offset == 0:
+            (again if record.attempt == 2 else began).append(time.monotonic())
+            if record.attempt == 1:
+                raise ValueError("planted")
+        else:
+            time.sleep(0.3)
+
+    run(handle, make_records(4, keys=4), lanes=4, retry=Retry(2, "5ms"))
+
+    assert again[0] - began[0] < 0.25
+
+
+def test_messages_are_acknowledged_before_the_end():
+    """A run is over when nothing is on its way, also after failed tries."""
+    sender = FakeSender([ProduceError("down")])
+    tally = run(lambda record: Message(Topic("out"), record.raw), make_records(20, keys=20), lanes=4, sender=sender)
+
+    assert (tally.handled, tally.produced, tally.undelivered) == (20, 20, 1)
+
+
+def test_batches_are_called_with_several_records():
+    """No batch is above its size, a key is in one at a time, and the rest is not waited for at the end."""
+    sizes = []
+    tally = run(lambda batch: sizes.append(len(batch)), make_records(25, keys=5), lanes=2, kind="batch", size=10)
+
+    assert tally.handled == 25
+    assert max(sizes) <= 10
+    assert sum(sizes) == 25
+
+
+def test_a_blocked_handler_bounds_what_is_read():
+    """The source is not read beyond the buffer while nothing is finished."""
+    gate, reached = threading.Event(), threading.Semaphore(0)
+
+    def handle(record):
+        reached.release()
+        assert gate.wait(10)
+
+    desk, runner = make(handle, lanes=4, buffer=Buffer(10))
+    source = ListSource(make_records(100, keys=100))
+    thread = threading.Thread(target=runner.run, args=(source,))
+    thread.start()
+    for _ in range(4):
+        assert reached.acquire(timeout=5)
+    time.sleep(0.02)
+
+    assert source.given == 10
+    assert desk.ledger.committable(0) == 0
+    gate.set()
+    thread.join(10)
+    assert desk.close().handled == 100
+
+
+class _Waiting:
+    """A source that gives a few records and then nothing for a while."""
+
+    def __init__(self, records, seconds):
+        self._records, self._end = records, time.monotonic() + seconds
+        self.looks = 0
+
+    @property
+    def is_exhausted(self):
+        return time.monotonic() > self._end
+
+    def fetch(self, most, timeout):
+        self.looks += 1
+        given, self._records = self._records, []
+        return given
+
+
+def test_waiting_for_a_batch_to_fill_does_not_spin():
+    """Once, reader and lanes woke each other without end while a batch was not full."""
+    desk, runner = make(lambda batch: None, lanes=4, kind="batch", size=100)
+    source = _Waiting(make_records(5), 0.1)
+    runner.run(source)
+
+    assert desk.close().handled == 5
+    assert source.looks < 300
+
+
+def test_an_exit_in_a_handler_ends_the_run():
+    """SystemExit is not a failure of a record."""
+
+    def handle(record):
+        raise SystemExit(3)
+
+    _, runner = make(handle, lanes=2)
+    with pytest.raises(SystemExit):
+        runner.run(ListSource(make_records(1)))
+
+
+def test_a_bug_in_our_own_code_ends_the_run():
+    """What the desk raises in a lane comes out of run."""
+    desk, runner = make(lambda record: None, lanes=2)
+
+    def broken(turn, result):
+        raise RuntimeError("a bug")
+
+    desk.settle = broken
+    with pytest.raises(RuntimeError, match="a bug"):
+        runner.run(ListSource(make_records(1)))
+
+
+def test_a_source_that_fails_ends_the_run_soon():
+    """Once, everything in memory was worked through first, to be repeated after the restart."""
+    calls = []
+
+    def handle(record):
+        calls.append(record.offset)
+        time.sleep(2 * MILLISECOND)
+
+    _, runner = make(handle, lanes=2)
+    with pytest.raises(OSError, match="gone"):
+        runner.run(ListSource(make_records(1000, keys=1000), error=OSError("gone")))
+
+    assert len(calls) < 500
+    assert threading.active_count() < 50
+
+
+def test_an_empty_source_is_no_work():
+    """A run over nothing ends at once."""
+    assert run(pytest.fail, [], lanes=4).read == 0
+
+
+def test_strict_lanes_hold_a_busy_partition_back():
+    """A partition never uses the lanes of another one."""
+    watch = Watch(2 * MILLISECOND)
+    route = make_route(watch, lanes=2, strict=True)
+    desk = Desk(route, "billing", lanes=6, sender=FakeSender(), clock=SystemClock(), per_partition=2)
+    ThreadRunner(desk, Call(route, SystemClock()), SystemClock()).run(
+        ListSource([make_record(offset, b"%d" % offset) for offset in range(40)])
+    )
+
+    assert desk.close().handled == 40
+    assert watch.most == 2
