@@ -17,9 +17,7 @@ __all__ = ["ThreadRunner"]
 _FETCH = 5_000
 _FAST = 100e-6  # seconds a call: below this a hand-over to a thread costs more than the call
 _TRIAL = 16  # calls on threads before the pace is believed
-_TRIAL_TIME = (
-    0.002  # seconds in which only one thread works while no pace is known: a fast handler shows itself by then
-)
+_TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are known to be slow
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
 _LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
@@ -45,7 +43,8 @@ class ThreadRunner:
         self._changed = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        self._began = clock.monotonic()
+        self._moved = clock.monotonic()
+        """When a turn was last finished."""
         self._is_over = False
         self._broken: BaseException | None = None
 
@@ -97,8 +96,10 @@ class ThreadRunner:
             self._desk.settle(turn, result)
 
     def _pause(self, source: Source) -> float:
-        if not self._desk.pace or (not source.is_exhausted and self._desk.room):
+        if not source.is_exhausted and self._desk.room:
             return 0.001
+        if self._desk.can_start:
+            return _TRIAL_TIME
         if self._desk.outbox.pending:
             return 0.005
         wake = self._desk.next_wake
@@ -121,9 +122,9 @@ class ThreadRunner:
         only wait for it, and their waiting would be taken for slow calls.
         """
         desk = self._desk
-        if desk.pace:
-            return min(desk.scheduler.lanes, 2 + int(desk.pace / _HAND_OVER))
-        return 1 if self._clock.monotonic() - self._began < _TRIAL_TIME else desk.scheduler.lanes
+        if self._clock.monotonic() - self._moved > _TRIAL_TIME:
+            return desk.scheduler.lanes  # the threads that work wait for something else than the interpreter
+        return min(desk.scheduler.lanes, 2 + int(desk.pace / _HAND_OVER)) if desk.pace else 1
 
     def _next_turn(self) -> list[KeyQueue[Record[Any]]] | None:
         if self._is_over or self._desk.scheduler.lanes_busy >= self._useful():
@@ -158,6 +159,7 @@ class ThreadRunner:
                 has_worked = True
                 with self._lock:
                     self._desk.settle(turn, result)
+                    self._moved = self._clock.monotonic()
                     self._idle += 1
                     if self._desk.can_start:
                         self._changed.notify()
