@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from laneway._life import State
 from laneway.instrumentation import Tally
@@ -57,7 +57,7 @@ class RunView:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
 
-    def __enter__(self) -> RunView:
+    def __enter__(self) -> Self:
         """Begin to show."""
         if self.output.isatty() and not self.quiet:
             from rich.console import Console

@@ -16,7 +16,7 @@ from laneway.demo._figures import Figures, Found, judge
 from laneway.demo._orders import Mix, make_orders
 from laneway.engines.spark import SparkEngine
 from laneway.errors import AdminError, EngineError, LanewayError
-from laneway.kafka import Admin, Range, RangeReader, produce_many
+from laneway.kafka import Admin, GroupOffsets, Range, RangeReader, produce_many
 from laneway.settings import load
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ __all__ = ["PARTITIONS", "Interrupted", "Show", "perform"]
 PARTITIONS = 12
 _STEP = 500  # records between two looks at the progress bar: one for each record would cost more than producing it
 _READ_LIMIT = 30.0  # seconds to read the error topic
+_QUIET = {"log_level": 0}
+"""The client's own log: a broker that is just up, or just gone, would fill the terminal with what is no problem here."""
 
 
 class Interrupted(Exception):  # noqa: N818 - a signal, not an error
@@ -77,13 +79,14 @@ def perform(records: int, lanes: int, show: Show) -> Figures:
         calls = stack.enter_context(_history())
         began = time.monotonic()
         with show.bar("Kafka") as progress:
-            options = {"bootstrap.servers": stack.enter_context(ephemeral(progress=progress)).bootstrap}
+            broker = stack.enter_context(ephemeral(progress=progress))
+            options = {"bootstrap.servers": broker.bootstrap, **_QUIET}
         show.say(f"Kafka is up after {time.monotonic() - began:.1f} s")
         admin = Admin(options)
         for topic in (orders, receipts):
             admin.create(topic.name, PARTITIONS)
         mix = _produce(options, records, show)
-        _run(admin, options["bootstrap.servers"], mix, calls, lanes, show)
+        _run(options["bootstrap.servers"], mix, calls, lanes, show)
         show.say("checking every call, the receipts and the error topic")
         ends = admin.ends(orders.name, range(PARTITIONS))
         produced = sum(admin.ends(receipts.name, range(PARTITIONS)).values())
@@ -104,30 +107,24 @@ def _produce(options: dict[str, Any], records: int, show: Show) -> Mix:
 
         produce_many({**options, "acks": "all"}, orders.name, counted())
     show.say(
-        f"produced {mix.total:,} orders in {time.monotonic() - began:.1f} s to {PARTITIONS} partitions: {mix.poison} are "
-        f"not JSON, {mix.negative} have a negative total, {mix.unstable} fail at first, {mix.deleted} are tombstones"
+        f"produced {mix.total:,} orders in {time.monotonic() - began:.1f} s to {PARTITIONS} partitions: {mix.poison} "
+        f"are not JSON, {mix.negative} have a negative total, {mix.unstable} fail at first, {mix.deleted} are tombstones"
     )
     return mix
 
 
-def _run(admin: Admin, brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
+def _run(brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
     settings = load(
         overrides={
             "brokers": brokers,
             f"handlers.{charge.__name__}.lanes": lanes,
-            # Small batches, so that there is something to see; a real app is faster with the default.
-            "spark.batch_target": "1s",
-            "spark.max_batch_records": max(2_000, mix.total // 6),
+            # Smaller batches than the default, so that the run has several.
+            "spark.batch_target": "2s",
+            "clusters.main.client": _QUIET,
         }
     )
-
-    def lag() -> int | None:
-        try:
-            return sum(end - (committed or 0) for committed, end in admin.lag(app.name, orders.name).values())
-        except AdminError:
-            return None
-
     ideal = PARTITIONS * lanes / CALL
+    lag = _Lag({"bootstrap.servers": brokers, **_QUIET})
     with show.watch(lag=lag, count=calls.count, total=mix.total, ideal=ideal) as view:
         engine = _Engine(settings, once=True, batch_done=view.batch_done, state_changed=view.state_changed)
         try:
@@ -147,6 +144,24 @@ class _Engine(SparkEngine):
     def stop(self) -> None:
         self.is_interrupted = True
         super().stop()
+
+
+class _Lag:
+    """Counts the records that wait. One thread calls it."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._clients: tuple[Admin, GroupOffsets] | None = None
+
+    def __call__(self) -> int | None:
+        self._clients = self._clients or (Admin(self._options), GroupOffsets(self._options, app.name))
+        admin, group = self._clients
+        partitions = list(range(PARTITIONS))
+        try:
+            done = group.committed(orders.name, partitions, 2.0)
+            return sum(end - done.get(partition, 0) for partition, end in admin.ends(orders.name, partitions).items())
+        except AdminError:
+            return None
 
 
 def _parked(admin: Admin, options: dict[str, Any]) -> list[tuple[int, int]]:

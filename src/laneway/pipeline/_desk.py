@@ -70,7 +70,6 @@ class Desk:
         self._pace = 0.0
         """Seconds a call takes, smoothed; rises at once and falls slowly, so a slow handler is never given too much."""
         self._latency = Histogram(self.tally.latency)
-        self._busy_area, self._busy_at = 0.0, 0.0
 
     @property
     def room(self) -> int:
@@ -136,7 +135,6 @@ class Desk:
             most = 1  # the pace is not known: several slow calls in a row would keep the other lanes idle
         else:
             most = self._most_a_turn()
-        self._track_busy()
         turn = scheduler.take(most)
         if turn:
             self._short_since = None
@@ -146,7 +144,6 @@ class Desk:
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of a turn."""
         tally, scheduler = self.tally, self.scheduler
-        self._track_busy()
         tally.calls += result.calls
         tally.seconds += result.seconds
         if result.calls:
@@ -165,7 +162,8 @@ class Desk:
         scheduler.end_turn(turn)
         tally.handled += len(result.finished)
         tally.skipped += len(result.skipped)
-        self._finish(result.finished)
+        if result.finished:
+            self._finish(result.finished)
         if result.skipped:
             self._finish(result.skipped)
         for records, posted in result.outputs:
@@ -189,14 +187,14 @@ class Desk:
         Raises:
             UnreachableStateError: when a record has not reached its end.
         """
-        self._track_busy()
         if not self.is_done or self.ledger.outstanding:
             raise UnreachableStateError(
                 f"{self.ledger.outstanding} records of handler {self.route.name!r} are unfinished at the end of a "
                 "task. This should never happen. Please open an issue."
             )
         span = self.tally.last - self.tally.first
-        self.tally.lanes_busy = self._busy_area / span if span > 0 else 0.0
+        # The time all lanes spent in calls, over the time that passed: how many were busy on average.
+        self.tally.lanes_busy = self.tally.seconds / span if span > 0 else 0.0
         return self.tally
 
     @property
@@ -223,17 +221,17 @@ class Desk:
             self._short_since = now
         return now - self._short_since >= self._within
 
-    def _track_busy(self) -> None:
-        now = self._clock.monotonic()
-        self._busy_area += self.scheduler.lanes_busy * (now - self._busy_at) if self._busy_at else 0.0
-        self._busy_at = now
-
     def _finish(self, records: Sequence[Record[Any]]) -> None:
         """The outcome of these records is durable."""
         wall = self._clock.wall()
         now = int(wall * 1000)
-        self.ledger.finish_all([(record.partition, record.offset) for record in records])
-        self._latency.add_all([now - record.timestamp for record in records])
+        if len(records) == 1:  # by far the commonest with a slow handler: no lists
+            record = records[0]
+            self.ledger.finish(record.partition, record.offset)
+            self._latency.add_all((now - record.timestamp,))
+        else:
+            self.ledger.finish_all([(record.partition, record.offset) for record in records])
+            self._latency.add_all([now - record.timestamp for record in records])
         self.tally.last = wall
 
     def _settle_failures(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
