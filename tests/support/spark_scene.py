@@ -6,7 +6,7 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from laneway.history import check, read_history
@@ -46,6 +46,7 @@ class Scene:
         self.admin = Admin({"bootstrap.servers": bootstrap})
         self._runs: list[LanewayRun] = []
         self._producer: Producer | None = None
+        self._group: Consumer | None = None
 
     @property
     def producer(self) -> Any:
@@ -126,10 +127,11 @@ class Scene:
 
     def committed(self) -> dict[int, int]:
         """The group's offsets, asked for as any lag tool would; partitions without one count as 0."""
-        partitions = self.admin.partitions(self.topic)
-        asked = [ConsumerGroupTopicPartitions(self.group, [TopicPartition(self.topic, p) for p in partitions])]
-        answer = self.client.list_consumer_group_offsets(asked)[self.group].result()
-        return {place.partition: max(0, place.offset) for place in answer.topic_partitions}
+        asked = [TopicPartition(self.topic, partition) for partition in self.admin.partitions(self.topic)]
+        # Not AdminClient.list_consumer_group_offsets, which crashes the process when a coordinator is not ready.
+        if self._group is None:
+            self._group = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
+        return {place.partition: max(0, place.offset) for place in self._group.committed(asked, 30)}
 
     def lag(self) -> int:
         """Records between the group's offsets and the ends."""
@@ -164,6 +166,8 @@ class Scene:
         """End what runs."""
         for run in self._runs:
             run.close()
+        if self._group is not None:
+            self._group.close()
 
     def _history(self, life: str) -> Path:
         return self.folder / f"history{life}"

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["Mix", "make_orders"]
 
 CUSTOMERS = 2_000
-# The busiest of 2,000 customers has 1 order in 400, five times the average. A key is handled one record at a time, so
+# The busiest of 2,000 customers has 1 order in 550, four times the average. A key is handled one record at a time, so
 # with 300 lanes a key with more than 1 record in 300 would decide how long the whole run takes.
-_SKEW = 0.25
+_SKEW = 0.2
 _POISON, _NEGATIVE, _UNSTABLE, _DELETED = 0.002, 0.003, 0.005, 0.005
 
 

@@ -31,7 +31,7 @@ PARTITIONS = 12
 _STEP = 500  # records between two looks at the progress bar: one for each record would cost more than producing it
 _READ_LIMIT = 30.0  # seconds to read the error topic
 _QUIET = {"log_level": 0}
-"""The client's own log: a broker that is just up, or just gone, would fill the terminal with what is no problem here."""
+"""No log of the client's own: a broker that is just up, or just gone, would fill the terminal with harmless lines."""
 
 
 class Interrupted(Exception):  # noqa: N818 - a signal, not an error
@@ -80,7 +80,7 @@ def perform(records: int, lanes: int, show: Show) -> Figures:
         began = time.monotonic()
         with show.bar("Kafka") as progress:
             broker = stack.enter_context(ephemeral(progress=progress))
-            options = {"bootstrap.servers": broker.bootstrap, **_QUIET}
+            options: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, **_QUIET}
         show.say(f"Kafka is up after {time.monotonic() - began:.1f} s")
         admin = Admin(options)
         for topic in (orders, receipts):
@@ -108,7 +108,7 @@ def _produce(options: dict[str, Any], records: int, show: Show) -> Mix:
         produce_many({**options, "acks": "all"}, orders.name, counted())
     show.say(
         f"produced {mix.total:,} orders in {time.monotonic() - began:.1f} s to {PARTITIONS} partitions: {mix.poison} "
-        f"are not JSON, {mix.negative} have a negative total, {mix.unstable} fail at first, {mix.deleted} are tombstones"
+        f"are not JSON, {mix.negative} have a negative total, {mix.unstable} fail at first, {mix.deleted} delete a key"
     )
     return mix
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from laneway.errors import AdminError
 from laneway.kafka._errors import as_admin_error, text_of
+from laneway.kafka._group import GroupOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,8 @@ class Admin:
     """Asks the cluster and changes topics. One client is kept: futures die with it. Made after the fork."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._client = AdminClient(dict(options))
+        self._options = dict(options)
+        self._client = AdminClient(self._options)
 
     def partitions(self, topic: str, timeout: float = 5.0) -> list[int]:
         """Partition numbers of a topic; empty when there is no such topic.
@@ -80,12 +82,12 @@ class Admin:
     def lag(self, group: str, topic: str) -> dict[int, tuple[int | None, int]]:
         """Committed offset (None when there is none) and log end of each partition, as any lag tool would see them."""
         partitions = self.partitions(topic)
-        asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in partitions])]
+        # Not librdkafka's admin request: it crashes the process when the group's coordinator is loading or has moved.
+        offsets = GroupOffsets(self._options, group)
         try:
-            answer = self._client.list_consumer_group_offsets(asked)[group].result()
-        except KafkaException as error:
-            raise AdminError(f"cannot read the offsets of group {group}: {text_of(error)}") from error
-        committed = {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
+            committed = offsets.committed(topic, partitions)
+        finally:
+            offsets.close()
         ends = self.ends(topic, partitions)
         return {partition: (committed.get(partition), ends[partition]) for partition in partitions}
 

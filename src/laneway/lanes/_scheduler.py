@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from itertools import count
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -20,20 +22,21 @@ class _Sized(Protocol):
 T = TypeVar("T", bound=_Sized)
 
 
-class KeyQueue(Generic[T]):
-    """The items of one key: finished ones up to `start`, then `taken` in work, then those that wait."""
+class KeyQueue(msgspec.Struct, Generic[T], eq=False, gc=False):
+    """The items of one key: finished ones up to `start`, then `taken` in work, then those that wait.
 
-    __slots__ = ("is_out", "items", "key", "lane", "start", "taken")
+    One is made for nearly every record of a topic whose keys rarely repeat, so it is a struct, which is made in a third
+    of the time of a class.
+    """
 
-    def __init__(self, key: Hashable, item: T, lane: int) -> None:
-        self.key = key
-        self.items = [item]
-        self.start = 0
-        self.taken = 0
-        self.is_out = False
-        """In work, waiting for its copy to be parked, or postponed: not to be given to a lane now."""
-        self.lane = lane
-        """The partition, when lanes are strict."""
+    key: Any
+    items: list[T]
+    lane: int
+    """The partition, when lanes are strict."""
+    start: int = 0
+    taken: int = 0
+    is_out: bool = False
+    """In work, waiting for its copy to be parked, or postponed: not to be given to a lane now."""
 
     def work(self) -> list[T]:
         """The items a lane has taken, in order."""
@@ -94,16 +97,16 @@ class Scheduler(Generic[T]):
         """Put items at the end of their keys' queues; an item whose key is None has no order and waits for nobody."""
         queues, ready = self._queues, self._ready
         added = takeable = size = 0
-        for item, key, lane in zip(items, keys, partitions or _zeros, strict=False):
+        for item, key, lane in zip(items, keys, partitions or repeat(0), strict=False):
             added += 1
             size += item.size
             if key is None:
-                ready.append(KeyQueue(None, item, lane))
+                ready.append(KeyQueue(None, [item], lane))
                 takeable += 1
                 continue
             queue = queues.get(key)
             if queue is None:
-                queues[key] = queue = KeyQueue(key, item, lane)
+                queues[key] = queue = KeyQueue(key, [item], lane)
                 ready.append(queue)
                 takeable += 1
             else:
@@ -122,11 +125,17 @@ class Scheduler(Generic[T]):
         if self._per_partition is not None:
             return self._take_strict(most)
         turn: Turn[T] = []
-        left = most
+        left, given = most, 0
         while ready and left > 0:
+            # As `_give`, written out: this loop runs for every record.
             queue = ready.popleft()
-            left -= self._give(queue, left)
+            waiting = len(queue.items) - queue.start
+            given += waiting
+            queue.taken = min(waiting, left)
+            queue.is_out = True
+            left -= waiting
             turn.append(queue)
+        self.ready -= given
         self.lanes_busy += 1
         return turn
 
@@ -140,6 +149,13 @@ class Scheduler(Generic[T]):
 
     def settle(self, queue: KeyQueue[T], done: int) -> None:
         """The first *done* taken items are finished with; the rest, and what waits behind, become ready again."""
+        items = queue.items
+        if done == 1 == len(items):  # the commonest by far
+            self.size -= items[0].size
+            self.records -= 1
+            if queue.key is not None:
+                del self._queues[queue.key]
+            return
         self._advance(queue, done)
         left = len(queue.items) - queue.start
         if left:
@@ -229,13 +245,3 @@ class Scheduler(Generic[T]):
                 del queue.items[:start]
                 queue.start = 0
         queue.taken = 0
-
-
-class _Zeros:
-    """Endless zeros: the partitions of items when lanes are pooled."""
-
-    def __iter__(self) -> Any:
-        return iter(int, 1)
-
-
-_zeros = _Zeros()

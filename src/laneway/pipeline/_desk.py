@@ -118,7 +118,8 @@ class Desk:
             keys = [record.partition for record in records]
         else:
             keys = [None] * len(records)
-        self.scheduler.push(records, keys, [record.partition for record in records])
+        partitions = [record.partition for record in records] if self.route.strict else None
+        self.scheduler.push(records, keys, partitions)
         self.tally.read += len(records)
         self.tally.size += sum([record.size for record in records])
 

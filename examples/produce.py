@@ -1,0 +1,57 @@
+"""Makes the topics of the examples and fills them.
+
+$ python produce.py orders 1000
+$ python produce.py readings 5000 --brokers 127.0.0.1:9092
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from laneway.kafka import Admin, produce_many
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PARTITIONS = 4
+
+
+def order(number: int) -> tuple[bytes, bytes]:
+    """Every 50th order has a negative total, and every 60th is no order at all."""
+    customer = f"customer-{number % 100}"
+    cents = -100 if number % 50 == 49 else 100 + number
+    value = {"number": number, "customer": customer, "cents": cents}
+    return customer.encode(), b"not JSON" if number % 60 == 59 else json.dumps(value).encode()
+
+
+def reading(number: int) -> tuple[bytes, bytes]:
+    sensor = f"sensor-{number % 40}"
+    return sensor.encode(), json.dumps({"sensor": sensor, "value": number / 10}).encode()
+
+
+def click(number: int) -> tuple[bytes, bytes]:
+    return f"/page/{number % 7}".encode(), b""
+
+
+KINDS: dict[str, Callable[[int], tuple[bytes, bytes]]] = {"orders": order, "readings": reading, "clicks": click}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("topic", choices=KINDS)
+    parser.add_argument("count", type=int, nargs="?", default=1_000)
+    parser.add_argument("--brokers", default="127.0.0.1:9092")
+    given = parser.parse_args()
+    options = {"bootstrap.servers": given.brokers}
+    admin = Admin(options)
+    for topic in (given.topic, "receipts") if given.topic == "orders" else (given.topic,):
+        if admin.create(topic, PARTITIONS):
+            print(f"made topic {topic} with {PARTITIONS} partitions")
+    made = produce_many({**options, "acks": "all"}, given.topic, map(KINDS[given.topic], range(given.count)))
+    print(f"produced {made} records to {given.topic}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The view shows what engines tell it, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from laneway._life import State
+from laneway.cli._view import RunView, _spark_line
+from laneway.instrumentation import ErrorSample, Tally
+
+
+class Terminal(io.StringIO):
+    """Output that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def tally(**changes):
+    """Half a second of work."""
+    given = {"read": 100, "handled": 90, "parked": 10, "retried": 3, "lanes_busy": 12.0, "first": 1.0, "last": 1.5}
+    return Tally(**{**given, **changes})
+
+
+def test_a_batch_is_a_line_when_there_is_no_terminal():
+    """Records, throughput against the ideal, lanes, retries and parked records are all in it."""
+    output = io.StringIO()
+    with RunView("billing", ideal=400.0, output=output) as view:
+        view.batch_done("orders", 4, tally())
+
+    expected = "batch 4 of orders: 100 records at 200/s (50% of the ideal 400), 12 lanes busy, 3 retried, 10 parked\n"
+    assert output.getvalue() == expected
+
+
+def test_an_empty_batch_says_nothing():
+    """Nothing was read, so nothing is said."""
+    output = io.StringIO()
+    with RunView("billing", output=output) as view:
+        view.batch_done("orders", 4, Tally())
+
+    assert output.getvalue() == ""
+
+
+def test_quiet_says_only_what_is_unusual():
+    """A state with a detail is a problem; one without is not."""
+    output = io.StringIO()
+    with RunView("billing", quiet=True, output=output) as view:
+        view.state_changed(State.STARTING, "")
+        view.state_changed(State.INITIALISING, "waiting for Kafka")
+        view.batch_done("orders", 1, tally())
+
+    assert output.getvalue() == "billing: initialising (waiting for Kafka)\n"
+
+
+def test_batches_add_up():
+    """The total is the sum of the batches."""
+    view = RunView("billing", quiet=True)
+    for number in range(3):
+        view.batch_done("orders", number, tally())
+
+    assert (view.total.handled, view.total.parked) == (270, 30)
+
+
+def test_a_terminal_gets_a_panel():
+    """Throughput, lag and progress stand in it, and no line is printed."""
+    output = Terminal()
+    with RunView("billing", ideal=400.0, goal=1_000, count=lambda: 500, output=output) as view:
+        view.state_changed(State.CONSUMING, "")
+        view.batch_done("orders", 1, tally())
+        view._measure()
+        view._lag = 1_234
+        view._live.update(view._panel(), refresh=True)
+    text = output.getvalue()
+
+    assert [word for word in ("billing", "1,234 records", "500 of 1,000", "of the ideal 400") if word not in text] == []
+    assert "batch 1" not in text
+
+
+def test_what_a_record_brought_along_is_not_markup():
+    """An error text with brackets is shown as it is and breaks nothing."""
+    sample = ErrorSample("charge", "orders", 0, 7, "ValueError: [/bold] [red]x", "parked")
+    output = Terminal()
+    with RunView("billing", output=output) as view:
+        view.batch_done("orders", 1, tally(samples=[sample]))
+        view._live.update(view._panel(), refresh=True)
+
+    assert "[/bold] [red]x" in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("paces", "ideal", "expected"),
+    [([], None, ""), ([0.0], None, ""), ([0, 50, 100], 100.0, "▁▅█"), ([10, 20], None, "▅█"), ([300], 100.0, "█")],
+)
+def test_the_line_of_paces_is_as_high_as_the_ideal(paces, ideal, expected):
+    """Full height is the ideal, or the best there was."""
+    assert _spark_line(paces, ideal) == expected
