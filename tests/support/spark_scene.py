@@ -6,7 +6,7 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from laneway.history import check, read_history
@@ -131,7 +131,18 @@ class Scene:
         # Not AdminClient.list_consumer_group_offsets, which crashes the process when a coordinator is not ready.
         if self._group is None:
             self._group = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
-        return {place.partition: max(0, place.offset) for place in self._group.committed(asked, 30)}
+        group = self._group
+        places: list[TopicPartition] = []
+
+        def is_told() -> bool:
+            try:
+                places[:] = group.committed(asked, 30)
+            except KafkaException:  # a coordinator that loads or moves
+                return False
+            return True
+
+        eventually(is_told, timeout=60, why="the offsets of the group")
+        return {place.partition: max(0, place.offset) for place in places}
 
     def lag(self) -> int:
         """Records between the group's offsets and the ends."""

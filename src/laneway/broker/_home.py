@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from laneway._home import home_directory
 from laneway.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -15,17 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["KAFKA_VERSION", "clusters_directory", "home_directory", "jars_directory", "locked"]
 
 KAFKA_VERSION = "4.3.1"
-
-
-def home_directory(home: Path | None = None) -> Path:
-    """Give *home*, or ``LANEWAY_HOME``, or ``laneway`` in the user's cache folder; nothing is created."""
-    if home is not None:
-        return home.absolute()
-    chosen = os.environ.get("LANEWAY_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "laneway"
 
 
 def jars_directory(home: Path) -> Path:

@@ -18,6 +18,14 @@ LANEWAY = str(Path(sys.executable).with_name("laneway"))
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.fixture(autouse=True)
+def _signals_count():
+    """A test run in the background of a shell has Ctrl-C ignored, and its children would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(
     "moment", ["nothing said yet", "Kafka is up", "produced", "demo on Spark: starting", "demo on Spark: consuming"]
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from laneway.engines.spark._plan import BatchSize, Share, pack, spread
 from laneway.engines.spark._worker import load_app
@@ -12,10 +12,13 @@ from laneway.errors import DataLossError
 from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Range
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from laneway.engines.spark._stream import Stream
 
 __all__ = ["DRAINED", "PAUSE", "STOP", "Planner"]
 
+T = TypeVar("T")
 Offsets = dict[str, dict[str, int]]
 
 STOP, DRAINED, PAUSE = "stop", "drained", "pause"
@@ -61,7 +64,7 @@ class Planner:
 
     def freeze(self) -> None:
         """From now on plan nothing past the ends the logs have at this moment."""
-        self._target = self._ends()
+        self._target = _patiently(self._ends)
 
     def latest(self, start: Offsets) -> Offsets:
         """Where the next batch ends; the start itself when there is nothing to do.
@@ -82,27 +85,22 @@ class Planner:
                 time.sleep(_LOOK)
                 return start
             try:
-                ends = self._target if self._target is not None else self._ends()
+                end = self._end_of_next(begin)
             except BrokerAbsentError:
                 time.sleep(_ABSENT)
                 return start
-            waiting = self._waiting(begin, ends)
-            if waiting or self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
-                break
+            if end != begin:
+                return self._as_offsets(end)
+            if self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
+                return start
             time.sleep(_LOOK)
-        if not waiting:
-            return start
-        self._check_starts(begin, waiting)
-        taken = spread(waiting, self._size.limit)
-        return self._as_offsets(begin | {p: self._first(p, begin, ends) + count for p, count in taken.items()})
 
     def shares(self, start: Offsets, end: Offsets) -> list[Share]:
         """The tasks of a batch."""
         begin, until = self._as_numbers(start), self._as_numbers(end)
         ranges = [
-            Range(self._stream.topic, partition, self._first(partition, begin, until), stop)
-            for partition, stop in until.items()
-            if stop != begin.get(partition)
+            Range(self._stream.topic, partition, first, stop)
+            for partition, first, stop in _patiently(lambda: self._spans(begin, until))
         ]
         pool = max(len(self._partitions), len(until))
         self._running = (end, sum(part.length for part in ranges), time.monotonic())
@@ -116,6 +114,27 @@ class Planner:
                 tasks=self._stream.tasks,
                 is_strict=route.strict,
             )
+        ]
+
+    def _end_of_next(self, begin: dict[int, int]) -> dict[int, int]:
+        """Where the next batch would end; *begin* itself when nothing waits."""
+        ends = self._target if self._target is not None else self._ends()
+        firsts = {partition: self._first(partition, begin, ends) for partition in ends}
+        waiting = {partition: ends[partition] - first for partition, first in firsts.items()}
+        waiting = {partition: count for partition, count in waiting.items() if count > 0}
+        if waiting:
+            self._check_starts(begin, waiting)
+        taken = spread(waiting, self._size.limit)
+        # A log that was made anew and is still empty: its old offset must go before as many records come again.
+        renewed = {partition: first for partition, first in firsts.items() if first < begin.get(partition, first)}
+        return begin | renewed | {partition: firsts[partition] + count for partition, count in taken.items()}
+
+    def _spans(self, begin: dict[int, int], until: dict[int, int]) -> list[tuple[int, int, int]]:
+        """Partition, first offset and end of each part of a batch."""
+        return [
+            (partition, self._first(partition, begin, until), stop)
+            for partition, stop in until.items()
+            if stop != begin.get(partition)
         ]
 
     def _completed(self, start: Offsets) -> None:
@@ -146,10 +165,6 @@ class Planner:
 
     def _is_asked_to(self, what: str) -> bool:
         return bool(self._stream.control) and (Path(self._stream.control) / what).exists()
-
-    def _waiting(self, begin: dict[int, int], ends: dict[int, int]) -> dict[int, int]:
-        counts = {partition: end - self._first(partition, begin, ends) for partition, end in ends.items()}
-        return {partition: count for partition, count in counts.items() if count > 0}
 
     def _first(self, partition: int, begin: dict[int, int], ends: dict[int, int]) -> int:
         """The first offset to read: where the last batch ended, or the start of a partition that is new."""
@@ -192,3 +207,12 @@ class Planner:
 
     def _as_numbers(self, offsets: Offsets) -> dict[int, int]:
         return {int(partition): offset for partition, offset in offsets.get(self._stream.topic, {}).items()}
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """Ask until the brokers answer."""
+    while True:
+        try:
+            return ask()
+        except BrokerAbsentError:
+            time.sleep(_ABSENT)

@@ -55,7 +55,7 @@ def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, 
         "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.noDataProgressEventInterval": "1h",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
-        # Nothing of ours shows on the UI that the dashboard does not show better, and it listens on all interfaces.
+        # The tallies tell more than the UI, which shows every setting to whoever can reach it.
         "spark.ui.enabled": "true" if ui else "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -63,8 +63,6 @@ def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, 
         "spark.task.maxFailures": "8",
         "spark.log.level": "ERROR",
     }
-    if ui:
-        conf["spark.ui.host"] = "127.0.0.1"
     if master.startswith("local"):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
     if _is_local_path(checkpoint):
@@ -90,7 +88,9 @@ def open_session(
     site = str(Path(__file__).with_name("_site"))
     paths = os.pathsep.join((site, *Stream.search_path()))
     builder = SparkSession.builder.appName(f"laneway-{app}").master(master)
-    with tempfile.TemporaryDirectory(prefix="laneway-") as folder, _environment("PYTHONPATH", paths):
+    # The UI listens where SPARK_LOCAL_IP says, and on every interface without it; a cluster must reach the driver.
+    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}
+    with tempfile.TemporaryDirectory(prefix="laneway-") as folder, _environment(PYTHONPATH=paths, **local):
         logging = Path(folder) / "log4j2.properties"
         logging.write_text(_LOGGING)
         java = [f"-Dlog4j2.configurationFile={logging.as_uri()}", *archive_options()]
@@ -108,14 +108,15 @@ def _is_local_path(checkpoint: str) -> bool:
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """Set a variable for the JVM that is about to start, and put back what was there."""
-    before = os.environ.get(name)
-    os.environ[name] = value
+def _environment(**values: str) -> Iterator[None]:
+    """Set variables for the JVM that is about to start, and put back what was there."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

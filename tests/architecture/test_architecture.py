@@ -1,0 +1,69 @@
+"""The shape of the tree, kept by tests."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import laneway
+
+SOURCE = Path(laneway.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+PURE = ("lanes", "retry", "pipeline", "instrumentation", "codecs")
+TOO_LONG: dict[str, str] = {}
+"""Modules that may be longer than 400 lines, each with a reason."""
+
+
+def imports_of(path: Path) -> set[str]:
+    """Top-level names of what a module imports at run time."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def test_no_module_is_longer_than_four_hundred_lines():
+    """A module that grew past 400 lines has more than one subject."""
+    long = [path.name for path in MODULES if len(path.read_text().splitlines()) > 400 and path.name not in TOO_LONG]
+    assert long == []
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_pure_rooms_have_no_clock_thread_or_socket(room):
+    """What decides order and loss gets the time from outside, so that it can be simulated."""
+    forbidden = {"threading", "time", "socket", "subprocess", "multiprocessing", "os"}
+    found = {path.name: imports_of(path) & forbidden for path in (SOURCE / room).glob("*.py")}
+    assert {name: set() for name in found} == found
+
+
+def test_importing_laneway_is_light():
+    """`import laneway` loads no engine, client or configuration library."""
+    code = "import sys, laneway; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"pyspark", "confluent_kafka", "pyarrow", "pydantic", "yaml", "rich", "typer", "numpy", "pandas", "asyncio"}
+    assert set() == heavy & set(loaded) - {"asyncio"}
+
+
+def test_every_public_name_exists_and_is_documented():
+    """`__all__` names real things, and each of them has a docstring."""
+    for name in laneway.__all__:
+        assert getattr(laneway, name).__doc__, name
+
+
+def test_no_name_hides_what_it_owns():
+    """No Manager, Helper, Util, Impl or Processor."""
+    bad = ("Manager", "Helper", "Util", "Impl", "Processor")
+    names = [
+        node.name
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name in names if name.endswith(bad)] == []

@@ -1,0 +1,41 @@
+"""A topic gets more partitions while it is read."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from support.spark_scene import Scene
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
+
+
+def test_growth_from_three_to_eight(scene: Scene) -> None:
+    """Every record of partitions that are added is handled, also when new groups start at the end of a topic."""
+    scene.produce(300)
+    run = scene.run(
+        seconds=0.002, config="handlers:\n  handle:\n    start: latest\n", LANEWAY_SPARK_MAX_BATCH_RECORDS=500
+    )
+    eventually(lambda: sum(scene.committed().values()) == 300, timeout=90, why=lambda: run.output)
+    scene.admin.grow(scene.topic, 8)
+    eventually(lambda: len(scene.admin.partitions(scene.topic)) == 8)
+    for partition in range(8):
+        rows = [(f"p{partition}-{number % 7}".encode(), b"v") for number in range(200)]
+        scene.produce_rows(rows, partition=partition)
+    eventually(lambda: scene.lag() == 0, timeout=60, why=lambda: run.output)
+    run.send(signal.SIGTERM)
+    assert run.ended() == 0, run.output
+
+    calls = scene.calls()
+    ends = scene.ends()
+    handled = {(call.partition, call.offset) for call in calls}
+    assert [ends[partition] for partition in range(3, 8)] == [200] * 5
+    assert handled >= {(partition, offset) for partition in range(3, 8) for offset in range(200)}
+    # The old partitions began at their ends: only what came after is handled.
+    assert len(handled) == len(calls) == 8 * 200
+    assert scene.verdict().inversions == 0
