@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laneway._home import home_directory
@@ -11,6 +10,7 @@ from laneway.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["KAFKA_VERSION", "clusters_directory", "home_directory", "jars_directory", "locked"]
 

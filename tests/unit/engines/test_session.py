@@ -1,0 +1,61 @@
+"""The Spark session's configuration and output."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from laneway.engines.spark._session import session_conf
+from laneway.engines.spark._setting import master_of
+from laneway.engines.spark._spill import Spill
+from laneway.engines.spark._stream import Stream
+
+
+def stream(tasks, routes):
+    return Stream("a", "t", routes, b"", (), {}, {}, {}, tasks=tasks)
+
+
+def test_a_second_copy_of_a_task_is_never_started():
+    """Speculation would run two calls of a key at once."""
+    assert session_conf("local", "/tmp/x", ui=False, extra={})["spark.speculation"] == "false"
+
+
+def test_other_file_systems_keep_spark_s_own_checkpoint_files():
+    """What is safe and fast on a local disk is not assumed of an object store."""
+    local = session_conf("local", "file:///data", ui=False, extra={})
+    remote = session_conf("local", "s3a://lake/app", ui=False, extra={})
+    assert "spark.hadoop.fs.file.impl" in local
+    assert "spark.hadoop.fs.file.impl" not in remote
+
+
+def test_a_user_s_setting_wins():
+    """`spark.conf` goes over every default."""
+    assert session_conf("local", "/x", ui=False, extra={"spark.task.maxFailures": "2"})["spark.task.maxFailures"] == "2"
+
+
+def test_a_local_master_has_a_slot_for_every_task():
+    """All tasks of a batch run at once, and one that fails is tried again."""
+    assert master_of("local[*]", [stream(2, ("a", "b")), stream(2, ("c",))]) == "local[6,8]"
+    assert master_of("spark://host:7077", [stream(2, ("a",))]) == "spark://host:7077"
+
+
+def test_secrets_are_not_shown():
+    """A stream's text, which logs may hold, has no client options."""
+    shown = repr(Stream("a", "t", (), b"x", (), {"p": "hush"}, {"p": "hush"}, {"p": "hush"}))
+    assert "hush" not in shown
+
+
+def test_the_output_of_spark_is_passed_on_without_its_greetings(capfd):
+    """What a handler prints is seen, what Spark prints at its start is not."""
+    spill = Spill()
+    with spill.catching():
+        text = "Setting default log level to WARN\\nprinted by a handler\\n"
+        child = subprocess.Popen([sys.executable, "-c", f"import sys; sys.stderr.write('{text}')"])
+    child.wait()
+    seen = ""
+    for _ in range(100):
+        seen += capfd.readouterr().err
+        if "handler" in seen:
+            break
+    assert "printed by a handler" in seen
+    assert "default log level" not in seen
