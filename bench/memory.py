@@ -39,7 +39,7 @@ def workers(root: psutil.Process) -> dict[int, float]:
     found = {}
     for child in root.children(recursive=True):
         try:
-            if "_daemon" in " ".join(child.cmdline()):
+            if "laneway.engines.spark._daemon" in child.cmdline():  # as an argument of its own: not the JVM
                 found[child.pid] = child.memory_info().rss / 1e6
         except psutil.Error:
             continue

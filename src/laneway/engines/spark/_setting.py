@@ -176,10 +176,10 @@ def _prefetch(routes: list[Route], partitions: int, tasks: int) -> dict[str, Any
     size = max(int(route.buffer.size) for route in routes)
     records = max(route.buffer.records for route in routes)
     return {
-        "queued.min.messages": max(100, 2 * records // share),
+        "queued.min.messages": max(100, records // share),
         "queued.max.messages.kbytes": max(1024, size // 1024 // share),
-        # A fetch larger than the queue's bound would pass it by as much.
-        "fetch.message.max.bytes": max(1 << 20, min(4 << 20, size // share)),
+        # A fetch may pass the queue's bound by its whole size, and small records take three times their bytes there.
+        "fetch.message.max.bytes": 1 << 20,
     }
 
 
