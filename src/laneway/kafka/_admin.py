@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from laneway.errors import AdminError
 from laneway.kafka._errors import as_admin_error, text_of
 from laneway.kafka._group import GroupOffsets
+from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +22,9 @@ class Admin:
     """Asks the cluster and changes topics. One client is kept: futures die with it. Made after the fork."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = dict(options)
-        self._client = AdminClient(self._options)
+        self._options = quiet(options)
+        # Below notice librdkafka tells of its own housekeeping, such as events nobody waited for.
+        self._client = AdminClient({"log_level": 5, **self._options})
 
     def partitions(self, topic: str, timeout: float = 5.0) -> list[int]:
         """Partition numbers of a topic; empty when there is no such topic.

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
+from laneway.kafka._quiet import quiet
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -29,7 +31,7 @@ def produce_many(
         rate: records per second; as fast as it goes when None.
     """
     bulk = {"linger.ms": 5 if rate else 20, "partitioner": "murmur2_random", "queue.buffering.max.messages": 1_000_000}
-    producer = Producer({**options, **bulk})
+    producer = Producer({**quiet(options), **bulk})
     began, count = time.monotonic(), 0
     for key, value in records:
         while True:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from laneway.kafka._errors import as_admin_error
+from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ class GroupOffsets:
     """
 
     def __init__(self, options: Mapping[str, Any], group: str) -> None:
-        self._consumer = Consumer({**options, "group.id": group, "enable.auto.commit": False})
+        self._consumer = Consumer({**quiet(options), "group.id": group, "enable.auto.commit": False})
 
     def committed(self, topic: str, partitions: list[int], timeout: float = 10.0) -> dict[int, int]:
         """Committed offset of each partition that has one.

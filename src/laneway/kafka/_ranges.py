@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from laneway._record import Record
 from laneway.errors import DataLossError, EngineError
 from laneway.kafka._errors import is_auth_error
+from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ class RangeReader:
             {
                 # The group id only names the client here: nothing is subscribed or committed through this consumer.
                 "group.id": "laneway-range-reader",
-                **options,
+                **quiet(options),
                 "enable.partition.eof": True,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from laneway.kafka._errors import as_produce_error
+from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ class KafkaSender:
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._producer = Producer(dict(options))
+        self._producer = Producer(quiet(options))
 
     def send(
         self,
