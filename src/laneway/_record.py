@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Generic
+from typing import Any, Generic, TYPE_CHECKING
 
 import msgspec
 from typing_extensions import TypeVar
 
 from laneway.codecs import Codec, Raw
-from laneway.errors import DeclarationError
+from laneway.errors import DeclarationError, Reject, RetryAfter, Skip
+
+if TYPE_CHECKING:
+    from laneway._units import Duration
 
 __all__ = ["Batch", "Headers", "Message", "Record", "Topic", "as_key"]
 
@@ -130,9 +133,37 @@ class Topic(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[V]):
-    """Records handed to a batch handler together, those of one key in their order."""
+    """Records handed to a batch handler together, those of one key in their order.
+
+    A handler that raises fails the whole batch. To fail single members it marks them and returns: only those are tried
+    again or parked, all others are finished.
+
+    Example::
+
+        @app.batch_handler(orders, size=500)
+        def store(batch: Batch[Order]) -> None:
+            for record, error in warehouse.insert(batch.values):
+                batch.reject(record, str(error))
+    """
 
     records: Sequence[Record[V]]
+    fates: list[tuple[Record[V], Exception]] = field(default_factory=list, repr=False, compare=False)
+    """Members that were marked, with what was said of them."""
+
+    def reject(self, record: Record[V], reason: str = "rejected by the handler") -> None:
+        """Send this member to the error topic."""
+        self.fates.append((record, Reject(reason)))
+
+    def retry(self, record: Record[V], reason: str = "to be tried again", *, after: Duration | None = None) -> None:
+        """Try this member again, after *after* or the usual pause; it uses up one attempt.
+
+        Later records of its key that are in this batch count as handled before it.
+        """
+        self.fates.append((record, RetryAfter(after, reason)))
+
+    def skip(self, record: Record[V], reason: str = "skipped by the handler") -> None:
+        """Finish this member without an effect; it is counted as skipped."""
+        self.fates.append((record, Skip(reason)))
 
     @property
     def values(self) -> list[V]:

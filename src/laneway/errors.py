@@ -146,12 +146,14 @@ class Skip(Exception):  # noqa: N818 - a signal, not an error
 
 
 class RetryAfter(Exception):  # noqa: N818 - a signal, not an error
-    """Raised by a handler to try the record again after *delay*; it uses up one attempt."""
+    """Raised by a handler to try the record again after *delay*, or the usual pause; it uses up one attempt."""
 
-    def __init__(self, delay: float | str | timedelta, reason: str = "retry asked for by the handler") -> None:
+    def __init__(
+        self, delay: float | str | timedelta | None = None, reason: str = "retry asked for by the handler"
+    ) -> None:
         self.delay = delay
         super().__init__(reason)
 
-    def __reduce__(self) -> tuple[type[RetryAfter], tuple[float | str | timedelta, str]]:
+    def __reduce__(self) -> tuple[type[RetryAfter], tuple[float | str | timedelta | None, str]]:
         """Pickle both arguments."""
         return (type(self), (self.delay, str(self)))

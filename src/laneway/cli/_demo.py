@@ -101,7 +101,8 @@ def _print_table(figures: Figures, wall: float) -> None:
     from rich.table import Table
 
     good = figures.is_clean
-    table = Table(title="clean" if good else "NOT CLEAN", title_style="bold green" if good else "bold red")
+    style = "bold green" if good else "bold red"
+    table = Table(title="clean" if good else "NOT CLEAN", title_style=style, show_header=False)
     table.add_column()
     table.add_column(justify="right", style="bold")
     table.add_column(style="dim")
@@ -115,7 +116,7 @@ def _rows(figures: Figures, wall: float) -> list[tuple[str, str, str]]:
     """Name, value and what it was computed from."""
     share = figures.records_per_second / figures.ideal_per_second
     return [
-        ("records in", f"{figures.records:,}", "ends of the 12 partitions of orders"),
+        ("records in", f"{figures.records:,}", f"ends of the {figures.partitions} partitions of orders"),
         ("handled", f"{figures.handled:,}", f"calls that returned; {figures.receipts:,} receipts on their topic"),
         ("parked", f"{figures.parked:,}", "copies read back from the error topic"),
         ("retries", f"{figures.retries:,}", "calls with attempt 2 or more"),

@@ -189,4 +189,7 @@ class RangeReader:
         if self._next[partition] >= end:
             self._finish(partition)
         else:
-            self._consumer.seek(TopicPartition(self._topic, partition, self._next[partition]))
+            # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
+            place = TopicPartition(self._topic, partition, self._next[partition])
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([place])

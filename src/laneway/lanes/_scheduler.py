@@ -165,6 +165,14 @@ class Scheduler(Generic[T]):
         elif queue.key is not None:
             del self._queues[queue.key]
 
+    def retain(self, queue: KeyQueue[T], items: list[T]) -> None:
+        """Of the taken items only these are still to be run, in this order; the others are finished with."""
+        taken = queue.work()
+        self.records -= len(taken) - len(items)
+        self.size -= sum(item.size for item in taken) - sum(item.size for item in items)
+        queue.items[queue.start : queue.start + queue.taken] = items
+        queue.taken = len(items)
+
     def postpone(self, queue: KeyQueue[T], done: int, until: float) -> None:
         """As `settle`, but the key stays out until `wake` is called with a time of *until* or later."""
         self._advance(queue, done)

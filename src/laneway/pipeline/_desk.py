@@ -8,7 +8,7 @@ from laneway.errors import ProduceError, UnreachableStateError
 from laneway.instrumentation import ErrorSample, Histogram, Tally
 from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline._outbox import Letter, Outbox, is_hopeless
-from laneway.retry import Failure, TryAgain, judge, parked_headers, text_of
+from laneway.retry import Failure, TryAgain, Verdict, judge, parked_headers, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,9 +150,9 @@ class Desk:
         if result.calls:
             pace = result.seconds / result.calls
             self._pace = pace if pace > self._pace else self._pace * 0.9 + pace * 0.1
-        if result.error is not None:
-            self._fail_batch(turn, result.error, result.bad)
-        elif result.failures or result.bad:
+        if result.members:
+            self._settle_members(turn, result)
+        elif result.failures:
             self._settle_failures(turn, result)
         else:
             done = result.done
@@ -236,63 +236,84 @@ class Desk:
         self.tally.last = wall
 
     def _settle_failures(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
-        bad: dict[int, list[tuple[Record[Any], Exception]]] = {}
-        for index, record, error in result.bad:
-            bad.setdefault(index, []).append((record, error))
         for index, queue in enumerate(turn):
             count = result.done[index] if index < len(result.done) else 0
             if index in result.failures:
                 self._fail(queue, count, *result.failures[index])
-            elif index in bad:
-                self._park_members(queue, count, bad[index])
             else:
                 self.scheduler.settle(queue, count)
 
     def _fail(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], error: Exception) -> None:
         verdict = judge(error, record.attempt, self.route.retry)
         if isinstance(verdict, TryAgain):
-            self._note(record, error, "retried")
-            self.tally.retried += 1
-            record.attempt += 1
+            self._try_again(record, error)
             self.scheduler.postpone(queue, done, self._clock.monotonic() + verdict.pause.total_seconds())
         else:
-            self._park_members(queue, done + 1, [(record, error)])
+            self._park_members([(record, error)], lambda: self.scheduler.settle(queue, done + 1))
 
-    def _fail_batch(
-        self, turn: list[KeyQueue[Record[Any]]], error: Exception, bad: list[tuple[int, Record[Any], Exception]]
+    def _settle_members(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
+        """Members of a batch failed: each is judged for itself, and those that go on are tried again together."""
+        failed: dict[int, list[tuple[Record[Any], Exception]]] = {}
+        for index, record, error in result.members:
+            failed.setdefault(index, []).append((record, error))
+        verdicts: dict[tuple[int, int], Verdict] = {}
+        for index, queue in enumerate(turn):
+            if index in failed:
+                self._fail_members(queue, failed[index], verdicts)
+            else:
+                self.scheduler.settle(queue, queue.taken)
+
+    def _fail_members(
+        self,
+        queue: KeyQueue[Record[Any]],
+        failed: list[tuple[Record[Any], Exception]],
+        verdicts: dict[tuple[int, int], Verdict],
     ) -> None:
-        """The whole batch is tried again or parked; members that could not be decoded are parked either way."""
-        records = [record for queue in turn for record in queue.work()]
-        verdict = judge(error, max(record.attempt for record in records), self.route.retry)
-        if isinstance(verdict, TryAgain):
-            until = self._clock.monotonic() + verdict.pause.total_seconds()
-            self._note(records[0], error, "retried")
-            self.tally.retried += 1
-            for record in records:
-                record.attempt += 1
-            for queue in turn:
+        now = until = self._clock.monotonic()
+        again: list[Record[Any]] = []
+        parked: list[tuple[Record[Any], Exception]] = []
+        for record, error in failed:
+            # One verdict for the same error and attempt: a random pause each would tear the batch apart.
+            name = (id(error), record.attempt)
+            if name not in verdicts:
+                verdicts[name] = judge(error, record.attempt, self.route.retry)
+            verdict = verdicts[name]
+            if isinstance(verdict, TryAgain):
+                self._try_again(record, error)
+                until = max(until, now + verdict.pause.total_seconds())
+                again.append(record)
+            else:
+                parked.append((record, error))
+
+        def settle() -> None:
+            if again:
+                self.scheduler.retain(queue, again)
                 self.scheduler.postpone(queue, 0, until)
-            return
-        reasons = {(record.partition, record.offset): why for _, record, why in bad}
-        for queue in turn:
-            members = [(record, reasons.get((record.partition, record.offset), error)) for record in queue.work()]
-            self._park_members(queue, queue.taken, members)
+            else:
+                self.scheduler.settle(queue, queue.taken)
 
-    def _park_members(
-        self, queue: KeyQueue[Record[Any]], done: int, members: Sequence[tuple[Record[Any], Exception]]
-    ) -> None:
-        """Park records of one key. The key stays out, without a lane, until each copy is acknowledged."""
+        self._park_members(parked, settle)
+
+    def _try_again(self, record: Record[Any], error: Exception) -> None:
+        self._note(record, error, "retried")
+        self.tally.retried += 1
+        record.attempt += 1
+
+    def _park_members(self, members: Sequence[tuple[Record[Any], Exception]], then: Callable[[], None]) -> None:
+        """Park records of one key. The key stays out, without a lane, until each copy is acknowledged; *then* it goes on."""
         left = len(members)
 
         def landed() -> None:
             nonlocal left
             left -= 1
             if not left:
-                self.scheduler.settle(queue, done)
+                then()
 
         for record, error in members:
             self._note(record, error, "parked")
             self._park(record, Failure.of(error), landed)
+        if not members:
+            then()
 
     def _park(self, record: Record[Any], failure: Failure, then: Any) -> None:
         def landed() -> None:

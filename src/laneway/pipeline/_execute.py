@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._record import Batch, Record, as_messages
 from laneway.codecs import Raw
-from laneway.errors import HandlerTimeoutError, LanewayError, Skip
+from laneway.errors import CodecError, HandlerTimeoutError, LanewayError, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Result:
     `done` counts, queue by queue, the records that need no further call; queues past its end were not begun.
     """
 
-    __slots__ = ("bad", "calls", "done", "error", "failures", "finished", "outputs", "seconds", "skipped")
+    __slots__ = ("calls", "done", "failures", "finished", "members", "outputs", "seconds", "skipped")
 
     def __init__(self) -> None:
         self.done: list[int] = []
@@ -38,10 +38,8 @@ class Result:
         """Records with the messages they led to: finished when all of these are acknowledged."""
         self.failures: dict[int, tuple[Record[Any], Exception]] = {}
         """Index of a queue to the record that stopped it."""
-        self.bad: list[tuple[int, Record[Any], Exception]] = []
-        """Members of a batch that could not be decoded, with the index of their queue."""
-        self.error: Exception | None = None
-        """Why the whole batch failed."""
+        self.members: list[tuple[int, Record[Any], Exception]] = []
+        """Members of a batch that failed, with the index of their queue."""
         self.calls = 0
         self.seconds = 0.0
 
@@ -140,14 +138,15 @@ class Call:
         result, records = self._gather(turn)
         began = self._clock.monotonic()
         try:
-            answer = self._function(Batch(records)) if records else None
+            batch = Batch(records)
+            answer = self._function(batch) if records else None
             if self._timeout is not None:
                 self._check_limit(began, self._timeout)
-            self._accept(result, records, answer)
+            self._accept(result, turn, batch, answer)
         except Skip:
             result.skipped = records
         except Exception as error:  # noqa: BLE001 - the lane boundary
-            result.error = error
+            self._fail_all(result, turn, records, error)
         return self._closed(result, turn, began)
 
     async def batch_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
@@ -155,17 +154,17 @@ class Call:
         result, records = self._gather(turn)
         began = self._clock.monotonic()
         try:
-            answer = None
+            batch, answer = Batch(records), None
             if records:
-                call = self._function(Batch(records))
+                call = self._function(batch)
                 answer = await (call if self._timeout is None else self._limited(call, self._timeout))
-            self._accept(result, records, answer)
+            self._accept(result, turn, batch, answer)
         except Skip:
             result.skipped = records
         except asyncio.CancelledError as error:
-            result.error = self._cancelled(error)
+            self._fail_all(result, turn, records, self._cancelled(error))
         except Exception as error:  # noqa: BLE001 - the lane boundary
-            result.error = error
+            self._fail_all(result, turn, records, error)
         return self._closed(result, turn, began)
 
     def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[Result, list[Record[Any]]]:
@@ -181,14 +180,36 @@ class Call:
                         record.value = codec.decode(record.raw)
                     records.append(record)
                 except Exception as error:  # noqa: BLE001 - a codec is user code too
-                    result.bad.append((index, record, error))
+                    result.members.append((index, record, error))
         return result, records
 
-    def _accept(self, result: Result, records: list[Record[Any]], answer: object) -> None:
+    def _accept(self, result: Result, turn: list[KeyQueue[Record[Any]]], batch: Batch[Any], answer: object) -> None:
+        records = list(batch.records)
+        if batch.fates:
+            fates = {id(record): error for record, error in batch.fates}
+            records = [record for record in batch.records if id(record) not in fates]
+            places = _places(turn)
+            for record in batch.records:
+                error = fates.get(id(record))
+                if isinstance(error, Skip):
+                    result.skipped.append(record)
+                elif error is not None:
+                    result.members.append((places[id(record)], record, error))
         if answer is None or not records:
             result.finished = records
-            return
-        result.outputs.append((records, self._posted(answer)))
+        else:
+            result.outputs.append((records, self._posted(answer)))
+
+    @staticmethod
+    def _fail_all(
+        result: Result, turn: list[KeyQueue[Record[Any]]], records: list[Record[Any]], error: Exception
+    ) -> None:
+        places = _places(turn)
+        # What was skipped or failed on its own is forgotten: the call as a whole failed.
+        result.skipped = []
+        result.members = [member for member in result.members if isinstance(member[2], CodecError)]
+        failed = {id(record) for _, record, _ in result.members}
+        result.members += [(places[id(record)], record, error) for record in records if id(record) not in failed]
 
     def _closed(self, result: Result, turn: list[KeyQueue[Record[Any]]], began: float) -> Result:
         result.done = [queue.taken for queue in turn]
@@ -234,3 +255,8 @@ class Call:
             raise HandlerTimeoutError(
                 f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
             ) from error
+
+
+def _places(turn: list[KeyQueue[Record[Any]]]) -> dict[int, int]:
+    """Which queue of a turn each of its records is in."""
+    return {id(record): index for index, queue in enumerate(turn) for record in queue.work()}

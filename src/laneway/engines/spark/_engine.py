@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunReport", "SparkEngine"]
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK = 0.05  # seconds between looks at the queries
 
 
@@ -131,6 +132,8 @@ class SparkEngine:
             self.life.enter(State.STARTING)
             streams = streams_of(app, settings, control)
             self._queries = [TopicQuery(stream, batch_done) for stream in streams]
+            if self._stops:
+                return report
             self._start(app, streams, settings, control, stack)
             self.life.enter(State.CONSUMING)
             self._set_paused(on=self._is_paused)
@@ -149,13 +152,16 @@ class SparkEngine:
         spark, is_ours = open_session(app.name, master_of(spark_settings.master, streams), conf, spill)
         if is_ours:
             stack.callback(_stop_session, spark, spill)
-            # Spark's own handler of Ctrl-C cancels jobs; ours finishes them.
-            stack.enter_context(_signals(self.stop))
+            # Spark has put its own handler of Ctrl-C in, which cancels jobs; ours finishes them.
+            _listen(self.stop)
         for stream, query in zip(streams, self._queries, strict=True):
             query.start(
                 spark, checkpoint=f"{checkpoint}/{stream.topic}", trigger=spark_settings.trigger, once=self._once
             )
             stack.callback(query.end)
+        if is_ours:
+            # Unwound before the queries end: their helper processes print tracebacks when they do.
+            stack.callback(spill.mute)
 
     def _watch(self, queries: list[TopicQuery], drain: float) -> bool:
         """Wait for the end; True when it was forced."""
@@ -188,12 +194,19 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    _listen(stop)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _listen(stop: Callable[[], None]) -> None:
+    if threading.current_thread() is threading.main_thread():
+        for number in _STOP_SIGNALS:
+            signal.signal(number, lambda *_: stop())
 
 
 @contextmanager

@@ -97,8 +97,10 @@ class TopicQuery:
             if self._is_ending:  # a stop in mid-batch looks like a failed job from here
                 return
             raise
-        for row in rows:
-            total.add(Tally.decode(bytes(row.tally)))
+        tallies = [Tally.decode(bytes(row.tally)) for row in rows]
+        for tally in tallies:
+            total.add(tally)
+        total.lanes = sum(tally.lanes for tally in tallies)  # tasks of one batch run side by side
         self._batch_done(self._stream.topic, batch, total)
 
 

@@ -36,6 +36,11 @@ logger.utils.level = off
 logger.pythonrunner.name = org.apache.spark.sql.execution.python.streaming
 logger.pythonrunner.level = off
 """
+_LOGGING_OF_FAILURES = """\
+# Why a query failed is raised, and told in one line; here it would come a second time with two stack traces.
+logger.query.name = org.apache.spark.sql.execution.streaming.runtime
+logger.query.level = off
+"""
 
 
 def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str, str]:
@@ -92,7 +97,7 @@ def open_session(
     local = {"SPARK_LOCAL_IP": "127.0.0.1"} if master.startswith("local") else {}
     with tempfile.TemporaryDirectory(prefix="laneway-") as folder, _environment(PYTHONPATH=paths, **local):
         logging = Path(folder) / "log4j2.properties"
-        logging.write_text(_LOGGING)
+        logging.write_text(_LOGGING if os.environ.get("LANEWAY_DEBUG") else _LOGGING + _LOGGING_OF_FAILURES)
         java = [f"-Dlog4j2.configurationFile={logging.as_uri()}", *archive_options()]
         settings: dict[str, Any] = {"spark.executorEnv.PYTHONPATH": paths, **conf}
         java.append(settings.pop("spark.driver.extraJavaOptions", ""))
