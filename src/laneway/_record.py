@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Generic, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 from typing_extensions import TypeVar

@@ -300,7 +300,7 @@ class Desk:
         record.attempt += 1
 
     def _park_members(self, members: Sequence[tuple[Record[Any], Exception]], then: Callable[[], None]) -> None:
-        """Park records of one key. The key stays out, without a lane, until each copy is acknowledged; *then* it goes on."""
+        """Park records of one key, which stays out, without a lane, until each copy is acknowledged; *then* goes on."""
         left = len(members)
 
         def landed() -> None:
