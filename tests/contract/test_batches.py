@@ -64,7 +64,7 @@ def test_a_batch_that_fails_is_repeated_and_then_parked_member_by_member(world: 
     assert [sorted(call.offsets) for call in calls.calls()] == [[0, 1, 2, 3, 4]] * 2
     assert [set(call.attempts) for call in calls.calls()] == [{1}, {2}]
     assert sorted(record.raw for record in world.errors(app)) == [b"0", b"1", b"2", b"3", b"4"]
-    assert (tally.handled, tally.parked, tally.retried) == (0, 5, 1)
+    assert (tally.handled, tally.parked, tally.retried) == (0, 5, 5)
 
 
 def test_an_undecodable_member_is_parked_alone(world: World) -> None:
@@ -80,6 +80,135 @@ def test_an_undecodable_member_is_parked_alone(world: World) -> None:
     assert sorted(value for record in world.output(out) for value in record.value) == [1, 3, 4]
     assert [record.raw for record in world.errors(app)] == [b"{"]
     assert (tally.handled, tally.parked) == (3, 1)
+
+
+def test_an_undecodable_member_is_parked_while_the_others_are_tried_again(world: World) -> None:
+    """It does not wait for their attempts and uses none; nor do they lose one by it."""
+    app, topic, calls = world.app(), world.topic(1, value=Json(int)), world.recorder
+
+    @app.batch_handler(topic, size=10, within="2s", retry=Retry(attempts=3, backoff="20ms"))
+    def store(batch):
+        with calls.call(*batch.records):
+            if batch.records[0].attempt < 3:
+                raise OSError("disk full")
+
+    world.produce(topic, [Row(b"k", b"1"), Row(b"k", b"{"), Row(b"k", b"3"), Row(b"other", b"4")])
+    tally = world.run(app)
+    assert [set(call.attempts) for call in calls.calls() if b"k" in call.keys] == [{1}, {2}, {3}]
+    assert all(1 not in call.offsets for call in calls.calls())
+    (parked,) = world.errors(app)
+    assert (parked.raw, parked.header("laneway-attempts")) == (b"{", b"1")
+    assert (tally.handled, tally.parked, tally.retried) == (3, 1, 6)
+    assert world.committed(app, topic) == world.ends(topic)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_marked_members_alone_are_tried_again_parked_or_skipped(world: World, kind: str) -> None:
+    """All others are finished by the one call they were in, and a key's marked members come before its later ones."""
+    app, topic, out, calls = world.app(), world.topic(1), world.topic(1, value=Json(list)), world.recorder
+
+    def mark(batch):
+        with calls.call(*batch.records):
+            handled = []
+            for record in batch:
+                what = record.value.decode()
+                if what == "reject":
+                    batch.reject(record, "negative total")
+                elif what == "skip":
+                    batch.skip(record)
+                elif what == "once" and record.attempt == 1:
+                    batch.retry(record, "busy")
+                elif what == "always":
+                    batch.retry(record, "never there", after="30ms")
+                else:
+                    handled.append(record.offset)
+            return out.message(handled) if handled else None
+
+    async def mark_async(batch):
+        await asyncio.sleep(0.001)
+        return mark(batch)
+
+    retry = Retry(attempts=3, backoff="20ms")
+    app.batch_handler(topic, size=6, within="2s", retry=retry)(mark if kind == "sync" else mark_async)
+    values = [b"ok", b"once", b"reject", b"always", b"ok", b"skip", b"ok", b"once", b"ok"]
+    later = [b"ok", b"ok", b"ok"]
+    world.produce(topic, [Row(b"k%d" % (n % 3), value) for n, value in enumerate(values + later)])
+    tally = world.run(app)
+
+    tries: Counter[int] = Counter(offset for call in calls.calls() for offset in call.offsets)
+    assert tries == {**dict.fromkeys(range(12), 1), 1: 2, 7: 2, 3: 3}
+    handled = sorted(offset for record in world.output(out) for offset in record.value)
+    assert handled == [0, 1, 4, 6, 7, 8, 9, 10, 11]
+    assert (tally.handled, tally.parked, tally.skipped, tally.retried) == (9, 2, 1, 4)
+    assert overlaps(calls.calls(), lambda call: call.keys) == []
+    for key in (b"k0", b"k1", b"k2"):
+        waiting: list[int] = []
+        for call in calls.calls():
+            mine = [offset for offset, other in zip(call.offsets, call.keys, strict=True) if other == key]
+            assert mine == sorted(mine)
+            # Those that are to be tried again are the first of their key.
+            assert mine[: len(waiting)] == waiting[: len(mine)]
+            tries.subtract(mine)
+            waiting = [offset for offset in sorted({*waiting, *mine}) if tries[offset]]
+    assert world.committed(app, topic) == world.ends(topic)
+
+
+def test_copies_of_marked_members_tell_why_and_are_exact(world: World) -> None:
+    """Each carries its own reason and attempts, and the bytes and headers it came with."""
+    app, topic = world.app(), world.topic(1)
+
+    @app.batch_handler(topic, size=10, within="2s", retry=Retry(attempts=2, backoff="10ms"))
+    def store(batch):
+        for record in batch:
+            if record.header("do") == b"reject":
+                batch.reject(record, f"refused {record.offset}")
+            elif record.header("do") == b"retry":
+                batch.retry(record, f"tried {record.offset}")
+
+    rows = [
+        Row(b"k", b"\x80", [("do", b"reject"), ("h", None)], 0, 1_700_000_000_001),
+        Row(b"k", b"fine", (), 0, 1_700_000_000_002),
+        Row(b"k", None, [("do", b"retry"), ("h", b"\xff"), ("h", b"")], 0, 1_700_000_000_003),
+        Row(None, b"", [("do", b"retry")], 0, 1_700_000_000_004),
+    ]
+    world.produce(topic, rows)
+    tally = world.run(app)
+    parked = sorted(world.errors(app), key=lambda record: record.timestamp)
+    failed = [rows[0], rows[2], rows[3]]
+    assert [(p.key, p.raw, p.timestamp) for p in parked] == [(row.key, row.value, row.timestamp) for row in failed]
+    assert [list(p.headers[: len(row.headers)]) for p, row in zip(parked, failed, strict=True)] == [
+        list(row.headers) for row in failed
+    ]
+    told = [
+        (p.header("laneway-error-type"), p.header("laneway-error-message"), p.header("laneway-attempts"))
+        for p in parked
+    ]
+    assert told == [
+        (b"laneway.errors.Reject", b"refused 0", b"1"),
+        (b"laneway.errors.RetryAfter", b"tried 2", b"2"),
+        (b"laneway.errors.RetryAfter", b"tried 3", b"2"),
+    ]
+    assert (tally.handled, tally.parked, tally.retried) == (1, 3, 2)
+    assert world.committed(app, topic) == world.ends(topic)
+
+
+def test_marks_of_a_call_that_raises_do_not_count(world: World) -> None:
+    """The whole batch is tried again, also what was marked as skipped or rejected."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.batch_handler(topic, size=3, within="2s", retry=Retry(attempts=2, backoff="10ms"))
+    def store(batch):
+        with calls.call(*batch.records):
+            if batch.records[0].attempt == 1:
+                batch.skip(batch.records[0])
+                batch.reject(batch.records[1])
+                raise OSError("disk full")
+
+    world.produce(topic, [Row(b"k", b"%d" % n) for n in range(3)])
+    tally = world.run(app)
+    assert [call.offsets for call in calls.calls()] == [[0, 1, 2]] * 2
+    assert (tally.handled, tally.skipped, tally.parked, tally.retried) == (3, 0, 0, 3)
+    assert world.errors(app) == []
 
 
 def test_a_columnar_handler_gets_the_bytes_as_they_are(world: World) -> None:

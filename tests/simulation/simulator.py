@@ -6,6 +6,8 @@ what ought to be true.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -21,7 +23,7 @@ from support.core import FakeClock
 __all__ = ["simulate"]
 
 _KEYS = (b"hot", b"hot", b"hot", b"warm", b"warm", b"", b"\xff\x00", b"a", b"b", b"c", b"d", b"e", None, None)
-_OUTCOMES = ("ok",) * 9 + ("skip", "reject", "raise", "raise", "again", "send", "send", "send", "bad")
+_OUTCOMES = ("ok",) * 9 + ("skip", "reject", "raise", "raise", "again", "send", "send", "send", "bad", "odd")
 _STEPS = 6_000  # of a schedule; one that needs more is stuck
 
 
@@ -29,8 +31,12 @@ class Flaw(AssertionError):  # noqa: N818 - what it is called everywhere here
     """A promise was broken."""
 
 
+class _Odd(ValueError):  # noqa: N818 - as above
+    """What a codec raises that does not keep to `CodecError`."""
+
+
 class _Codec:
-    """Refuses values that begin with an exclamation mark."""
+    """Refuses values that begin with an exclamation mark, and those with a question mark in a way of its own."""
 
     def encode(self, value):
         return value
@@ -38,6 +44,8 @@ class _Codec:
     def decode(self, data):
         if data.startswith(b"!"):
             raise CodecError("planted")
+        if data.startswith(b"?"):
+            raise _Odd("planted")
         return data
 
 
@@ -138,7 +146,9 @@ class Simulation:
             self.route, "sim", lanes=self.lanes, sender=self.sender, clock=self.clock, per_partition=self.strict
         )
         self.desk.ledger = _WatchedLedger(self._check_finish)
-        self.call = Call(self.route, self.clock)
+        self.is_async = self.is_batch and rng.random() < 0.3
+        called = replace(self.route, function=self._handle_batch_async) if self.is_async else self.route
+        self.call = Call(called, self.clock)
         self.is_sliced = rng.random() < 0.5
         self._make_source()
         self._open_books()
@@ -154,8 +164,8 @@ class Simulation:
             plan = rng.choice(_OUTCOMES)
             key, raw = rng.choice(_KEYS), rng.choice((None, b"", b"v", b"value"))
             headers = rng.choice(((), (("h", b"1"), ("h", None), ("i", b"\xff"))))
-            if plan == "bad":
-                raw = b"!" + bytes([rng.randrange(256)])
+            if plan in ("bad", "odd"):
+                raw = (b"!" if plan == "bad" else b"?") + bytes([rng.randrange(256)])
             self.plan[partition, offset] = (plan, rng.randint(1, 3), rng.randint(1, 3), rng.random() < 0.05)
             size = len(key or b"") + len(raw or b"")
             self.source.append(Record("in", partition, offset, 1, key, raw, headers, size, None))
@@ -174,6 +184,9 @@ class Simulation:
         self.finished = set()
         self.unacked = {}
         """Place to the messages that still have to be acknowledged."""
+        self.orphans = set()
+        """Messages not yet acknowledged of batches whose members were all marked; no record waits for them."""
+        self.letters = 0
         self.copies = {}
         self.copy_awaited = set()
         """Keys that wait for the copy of a failed record."""
@@ -270,11 +283,7 @@ class Simulation:
     def _settle(self):
         turn = self.turns.pop(self.rng.randrange(len(self.turns)))
         if self.is_batch:
-            self._tried = [record for queue in turn for record in queue.work()]
-            for record in self._tried:
-                self._begin(record)
-            result = self.call.batch(turn)
-            self._book_bad(result)
+            result = self._batch(turn)
         elif self.is_sliced:
             result = self._sliced(turn)
         else:
@@ -282,7 +291,7 @@ class Simulation:
             for record, error in result.failures.values():
                 if isinstance(error, Flaw):
                     raise error
-                if isinstance(error, CodecError):
+                if isinstance(error, (CodecError, _Odd)):
                     self._book_call(record)
         for queue in turn:
             self.running.discard(queue.key)
@@ -308,7 +317,7 @@ class Simulation:
                 except Exception as error:
                     if isinstance(error, Flaw):
                         raise
-                    if isinstance(error, CodecError):
+                    if isinstance(error, (CodecError, _Odd)):
                         self._book_call(record)
                     result.failures[index] = (record, error)
                     break
@@ -341,15 +350,9 @@ class Simulation:
         """What the handler or the codec is going to do with a single record, booked before it does so."""
         self._begin(record)
         place = (record.partition, record.offset)
-        plan, succeeds_at, messages, is_huge = self.plan[place]
-        tries = self.tries[place]
-        if plan in ("raise", "again") and tries < succeeds_at:
-            if tries >= self.attempts:
-                self._end(record, "parked")
-            else:
-                self.retried += 1
-                pause = min(self.backoff * 2 ** (tries - 1), 0.5) if plan == "raise" else 0.25
-                self.due[place] = self.clock.now + pause - 1e-9
+        plan, _, messages, is_huge = self.plan[place]
+        if self._fails(record):
+            self._fail(record, 0.25 if plan == "again" else None)
             return plan
         if plan in ("bad", "reject"):
             self._end(record, "parked")
@@ -360,6 +363,23 @@ class Simulation:
         else:
             self._end(record, "handled")
         return plan if plan in ("reject", "skip", "send") else "ok"
+
+    def _fails(self, record):
+        """Whether this try of a record is one that may be repeated."""
+        place = (record.partition, record.offset)
+        plan, succeeds_at, _, _ = self.plan[place]
+        return plan == "odd" or (plan in ("raise", "again") and self.tries[place] < succeeds_at)
+
+    def _fail(self, record, pause=None):
+        """A try failed: the record is parked after its last one, else called again after a pause."""
+        place = (record.partition, record.offset)
+        tries = self.tries[place]
+        if tries >= self.attempts:
+            self._end(record, "parked")
+            return
+        self.retried += 1
+        pause = min(self.backoff * 2 ** (tries - 1), 0.5) if pause is None else pause
+        self.due[place] = self.clock.now + pause - 1e-9
 
     def _end(self, record, fate, messages=()):
         place = (record.partition, record.offset)
@@ -401,36 +421,142 @@ class Simulation:
             for _, number, huge in letters
         ]
 
-    def _handle_batch(self, batch):
-        """The member with the worst plan decides for all of them."""
-        assert isinstance(batch, Batch)
-        records = list(batch)
-        self._check_batch_order(records)
-        plans = {record: self.plan[record.partition, record.offset] for record in records}
-        tried = self._tried
-        most = max(self.tries[record.partition, record.offset] for record in tried)
-        for record, (plan, succeeds_at, _, _) in plans.items():
-            if plan == "reject" and record.offset % 2:
-                return self._fail_batch(tried, Reject(), 0, park=True)
-            if plan in ("raise", "again") and self.tries[record.partition, record.offset] < succeeds_at:
-                error, pause = ValueError("planted"), min(self.backoff * 2 ** (most - 1), 0.5)
-                if plan == "again":
-                    error, pause = RetryAfter(0.25), 0.25
-                return self._fail_batch(tried, error, pause, park=most >= self.attempts)
-        return self._succeed_batch(records, plans)
+    def _batch(self, turn):
+        tried = [record for queue in turn for record in queue.work()]
+        self._check_batch_order(tried)
+        self._decodable, self._is_called = [], False
+        for record in tried:
+            self._begin(record)
+        for record in tried:
+            plan = self.plan[record.partition, record.offset][0]
+            if plan == "bad":
+                self._end(record, "parked")
+            elif plan == "odd":
+                self._fail(record)
+            else:
+                self._decodable.append(record)
+        result = self._called(turn)
+        for _, _, error in result.members:
+            if isinstance(error, Flaw):
+                raise error
+        if self._is_called != bool(self._decodable):
+            raise Flaw("a batch handler is called when there is something to call it with")
+        return result
 
-    def _succeed_batch(self, records, plans):
-        if all(plan[0] == "skip" for plan in plans.values()):
-            for record in records:
-                self._end(record, "skipped")
-            raise Skip
-        senders = [record for record, plan in plans.items() if plan[0] == "send"]
+    def _called(self, turn):
+        if not self.is_async:
+            return self.call.batch(turn)
+        try:
+            self.call.batch_async(turn).send(None)
+        except StopIteration as end:
+            return end.value
+        raise Flaw("an async batch waits for nothing")
+
+    def _check_batch_order(self, records):
+        """A key's members are those that are next in its line. A retried one has stayed at the head of it."""
+        by_key = {}
+        for record in records:
+            if (key := self._key(record)) is not None:
+                by_key.setdefault(key, []).append((record.partition, record.offset))
+        for key, places in by_key.items():
+            if self.line[key][: len(places)] != places:
+                raise Flaw(f"a batch has {places} of {key!r}, next are {self.line[key][: len(places)]}")
+
+    async def _handle_batch_async(self, batch):
+        return self._handle_batch(batch)
+
+    def _handle_batch(self, batch):
+        """Raise for all, mark single members, or both."""
+        assert isinstance(batch, Batch)
+        self._is_called = True
+        records = list(batch)
+        if records != self._decodable:
+            raise Flaw("a batch has other records than those that were taken and can be decoded")
+        manner = self.rng.choice(("raise", "raise", "mark", "mark", "mark", "mark", "mark and raise"))
+        if manner == "raise":
+            return self._raise_batch(records)
+        marked = self._mark(batch, is_meant=manner == "mark")
+        if manner == "mark":
+            return self._succeed_batch([record for record in records if record not in marked], records)
+        return self._spoil(batch, records)
+
+    def _raise_batch(self, records):
+        """The first member with a bad plan decides for all of them."""
+        plans = [self.plan[record.partition, record.offset][0] for record in records]
+        for record, plan in zip(records, plans, strict=True):
+            if plan == "reject" and record.offset % 2:
+                for other in records:
+                    self._end(other, "parked")
+                raise Reject
+            if self._fails(record):
+                self._fail_batch(records, *((RetryAfter(0.25), 0.25) if plan == "again" else (ValueError("planted"),)))
+        if all(plan == "skip" for plan in plans):
+            self._skip_batch(records)
+        return self._succeed_batch(records, records)
+
+    def _mark(self, batch, *, is_meant):
+        """Mark members after their plans; some are marked twice, and the last mark counts."""
+        marked = set()
+        for record in batch:
+            plan = self.plan[record.partition, record.offset][0]
+            fails = self._fails(record)
+            if plan not in ("reject", "skip") and not fails:
+                continue
+            marked.add(record)
+            if self.rng.random() < 0.2:
+                self.rng.choice((batch.reject, batch.retry, batch.skip))(record)
+            if plan == "reject":
+                batch.reject(record, "planted")
+            elif plan == "skip":
+                batch.skip(record)
+            else:
+                batch.retry(record, "planted", after="250ms" if plan == "again" else None)
+            if not is_meant:
+                continue
+            if fails:
+                self._fail(record, 0.25 if plan == "again" else None)
+            else:
+                self._end(record, "parked" if plan == "reject" else "skipped")
+        return marked
+
+    def _spoil(self, batch, records):
+        """Whatever was marked, what is raised or answered in the end counts for all."""
+        how = self.rng.choice(("raise", "skip", "answer", "mark a stranger"))
+        if how == "skip":
+            self._skip_batch(records)
+        if how == "raise":
+            self._fail_batch(records, ValueError("planted"))
+        self._book_failed_batch(records)
+        if how == "answer":
+            return "nonsense"
+        batch.skip(copy(records[0]))
+        return None
+
+    def _skip_batch(self, records):
+        for record in records:
+            self._end(record, "skipped")
+        raise Skip
+
+    def _fail_batch(self, records, error, pause=None):
+        self._book_failed_batch(records, pause)
+        raise error
+
+    def _book_failed_batch(self, records, pause=None):
+        for record in records:
+            self._fail(record, pause)
+
+    def _succeed_batch(self, records, members):
+        """These are handled, with the messages of all members that planned some."""
+        plans = [self.plan[record.partition, record.offset] for record in members]
+        senders = [plan for plan in plans if plan[0] == "send"]
+        if not records:
+            return self._orphans(plans)
         if not senders:
             for record in records:
                 self._end(record, "handled")
             return None
         first = (records[0].partition, records[0].offset)
-        letters = {(first, number, plans[record][3]) for number, record in enumerate(senders)}
+        letters = {(first, number, plan[3]) for number, plan in enumerate(senders)}
         for record in records:
             self._end(record, "handled", letters)
         shared = self.unacked[first]
@@ -438,32 +564,14 @@ class Simulation:
             self.unacked[record.partition, record.offset] = shared
         return self._messages(first, sorted(letters))
 
-    def _check_batch_order(self, records):
-        by_key = {}
-        for record in self._tried:
-            if (key := self._key(record)) is not None:
-                by_key.setdefault(key, []).append((record.partition, record.offset))
-        for key, places in by_key.items():
-            if self.line[key][: len(places)] != places:
-                raise Flaw(f"a batch has {places} of {key!r}, next are {self.line[key][: len(places)]}")
-
-    def _fail_batch(self, tried, error, pause, *, park):
-        if not park:
-            self.retried += 1
-        for record in tried:
-            if park:
-                self._end(record, "parked")
-            else:
-                self.due[record.partition, record.offset] = self.clock.now + pause - 1e-9
-        raise error
-
-    def _book_bad(self, result):
-        """A member that cannot be decoded is parked, unless the whole batch is tried again."""
-        if isinstance(result.error, Flaw):
-            raise result.error
-        if result.error is None:
-            for _, record, _ in result.bad:
-                self._end(record, "parked")
+    def _orphans(self, plans):
+        """Messages, some of which cannot be delivered, though every member is marked."""
+        texts = []
+        for _, _, _, is_huge in plans[: self.rng.randint(0, 2)]:
+            self.letters += 1
+            texts.append(b"%s:0:0:%d" % (b"huge-orphan" if is_huge else b"orphan", self.letters))
+        self.orphans.update(text for text in texts if text.startswith(b"orphan"))
+        return [Message(self.out_topic, text) for text in texts] or None
 
     def acked(self, topic, key, value, headers, timestamp):
         """A message is on all in-sync replicas."""
@@ -499,6 +607,9 @@ class Simulation:
         self.durable.add(place)
 
     def _acked_message(self, value):
+        if value.startswith(b"orphan"):
+            self.orphans.remove(value)
+            return
         kind, partition, offset, number = value.decode().split(":")
         place = (int(partition), int(offset))
         letters = self.unacked[place]
@@ -537,6 +648,8 @@ class Simulation:
         for place, fate in self.fate.items():
             if self.copies.get(place, 0) != (fate == "parked"):
                 raise Flaw(f"{place} is {fate} and has {self.copies.get(place, 0)} copies on the error topic")
+        if self.orphans:
+            raise Flaw(f"messages were never sent: {self.orphans}")
         if desk.outbox.pending or desk.outbox.size or not desk.is_done or desk.scheduler.size:
             raise Flaw("something is left in memory")
         tally = desk.close()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from laneway.errors import CodecError, Reject
 from laneway.lanes import KeyQueue, Ledger, Scheduler
-from laneway.pipeline import Desk, Outbox, _desk
+from laneway.pipeline import Call, Desk, Outbox, _desk
 from laneway.retry import Park, TryAgain, judge
 from simulation.simulator import simulate
 
@@ -124,8 +125,8 @@ def test_a_finish_before_the_copy_is_safe_is_found(monkeypatch):
 def test_a_key_that_does_not_wait_for_its_copy_is_found(monkeypatch):
     """The next record of a key waits until the copy of the failed one is acknowledged."""
 
-    def hasty(self, queue, done, members):
-        self.scheduler.settle(queue, done)
+    def hasty(self, members, then):
+        then()
         for record, error in members:
             self._park(record, _desk.Failure.of(error), None)
 
@@ -192,3 +193,78 @@ def test_a_miscount_is_found(monkeypatch):
 
     monkeypatch.setattr(Desk, "settle", careless)
     finds("the tally says")
+
+
+def test_a_mark_that_is_not_heeded_is_found(monkeypatch):
+    """A member that was to be rejected is not finished with the others."""
+    accept = Call._accept
+
+    def careless(self, result, turn, batch, answer):
+        batch.fates[:] = [fate for fate in batch.fates if not isinstance(fate[1], Reject)]
+        accept(self, result, turn, batch, answer)
+
+    monkeypatch.setattr(Call, "_accept", careless)
+    finds("its outcome is not durable")
+
+
+def test_marks_of_a_call_that_failed_are_found(monkeypatch):
+    """A call that failed has failed for all of its members, marked or not."""
+    fail_all = Call._fail_all
+
+    def careless(result, turn, records, error):
+        fail_all(result, turn, records[1:], error)
+        result.skipped = records[:1]
+
+    monkeypatch.setattr(Call, "_fail_all", staticmethod(careless))
+    finds("its outcome is not durable")
+
+
+def test_a_retried_member_that_loses_its_place_is_found(monkeypatch):
+    """It comes before what waits behind its batch."""
+
+    def to_the_end(self, queue, items):
+        taken = queue.work()
+        self.records -= len(taken) - len(items)
+        self.size -= sum(item.size for item in taken) - sum(item.size for item in items)
+        queue.items[queue.start :] = [*queue.items[queue.start + queue.taken :], *items]
+
+    monkeypatch.setattr(Scheduler, "retain", to_the_end)
+    finds("a batch has")
+
+
+def test_a_finished_member_that_is_tried_again_is_found(monkeypatch):
+    """Only those that were marked are called again."""
+    monkeypatch.setattr(Scheduler, "retain", lambda self, queue, items: None)
+    finds("next are")
+
+
+def test_one_verdict_for_a_whole_batch_is_found(monkeypatch):
+    """A member that is new in its batch is not parked because another one has used up its tries."""
+    fail_members = Desk._fail_members
+
+    def harsh(self, queue, failed, verdicts):
+        if any(isinstance(judge(error, record.attempt, self.route.retry), Park) for record, error in failed):
+            failed = [(record, Reject()) for record, _ in failed]
+        fail_members(self, queue, failed, verdicts)
+
+    monkeypatch.setattr(Desk, "_fail_members", harsh)
+    finds("has a copy on the error topic, its fate is None")
+
+
+def test_an_undecodable_member_that_is_forgotten_is_found(monkeypatch):
+    """Once, a batch that failed forgot those that a codec had refused with another error than `CodecError`."""
+    fail_all = Call._fail_all
+
+    def forgetful(result, turn, records, error):
+        result.members = [member for member in result.members if isinstance(member[2], CodecError)]
+        fail_all(result, turn, records, error)
+
+    monkeypatch.setattr(Call, "_fail_all", staticmethod(forgetful))
+    finds("never finished")
+
+
+def test_messages_that_no_record_waits_for_are_found_when_they_are_dropped(monkeypatch):
+    """Once, a batch whose members were all marked lost the messages it returned."""
+    post = Desk._post
+    monkeypatch.setattr(Desk, "_post", lambda self, records, posted: records and post(self, records, posted))
+    finds("messages were never sent")

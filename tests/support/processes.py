@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import psutil
 from support.waiting import eventually
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping, Sequence
 
 __all__ = ["LanewayRun", "end_processes"]

@@ -1,8 +1,8 @@
 """Apps that the scenarios run with `laneway run support.spark_apps:app`; all they need comes in IT_* variables.
 
 IT_APP and IT_TOPIC name the app and its topic; IT_HISTORY is the folder of the calls. The rest is optional:
-IT_SECONDS a call takes, IT_LANES, IT_KIND (sync, async), IT_GATE a file that calls wait for, IT_OUTPUT a topic that gets
-a copy of each record. A record whose value begins with ``poison`` is rejected.
+IT_SECONDS a call takes, IT_LANES, IT_KIND (sync, async), IT_GATE a file that calls wait for, IT_OUTPUT a topic that
+gets a copy of each record. A record whose value begins with ``poison`` is rejected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def handle(record: Record[Any]) -> Message[Any] | None:
 async def handle_async(record: Record[Any]) -> Message[Any] | None:
     """As `handle`, on an event loop."""
     began = time.monotonic()
-    while _gate and not Path(_gate).exists():  # noqa: ASYNC240 - a look that takes microseconds
+    while _gate and not Path(_gate).exists():  # noqa: ASYNC110, ASYNC240 - a quick look
         await asyncio.sleep(0.05)
     await asyncio.sleep(_seconds)
     return _answer(record, began)

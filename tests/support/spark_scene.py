@@ -16,7 +16,7 @@ from support.processes import LanewayRun
 from support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from laneway._record import Headers, Record
@@ -112,13 +112,13 @@ class Scene:
 
     def after_calls(self, count: int, life: str = "") -> None:
         """Wait until so many calls have ended."""
+        self.until(lambda: len(self.calls(life)) >= count)
+
+    def until(self, condition: Callable[[], object], *, timeout: float = 90.0) -> None:
+        """Wait for something that the newest run does; its end in the meantime is a failure."""
         run = self._runs[-1]
-        eventually(
-            lambda: len(self.calls(life)) >= count or not run.is_running,
-            timeout=90,
-            why=lambda: f"{count} calls\n{run.output}",
-        )
-        assert len(self.calls(life)) >= count, f"exit code {run.process.poll()}\n{run.output}"
+        eventually(lambda: condition() or not run.is_running, timeout=timeout, why=lambda: run.output)
+        assert condition(), f"exit code {run.process.poll()}\n{run.output}"
 
     def ends(self, topic: str = "") -> dict[int, int]:
         """The end of each partition."""
@@ -143,6 +143,13 @@ class Scene:
 
         eventually(is_told, timeout=60, why="the offsets of the group")
         return {place.partition: max(0, place.offset) for place in places}
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        """Set the group's offsets."""
+        self.committed()
+        assert self._group is not None
+        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        self._group.commit(offsets=places, asynchronous=False)
 
     def lag(self) -> int:
         """Records between the group's offsets and the ends."""

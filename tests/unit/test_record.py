@@ -10,7 +10,7 @@ from hypothesis import given
 
 from laneway import Batch, Json, Message, Topic
 from laneway._record import as_key, as_messages
-from laneway.errors import DeclarationError
+from laneway.errors import DeclarationError, Reject, RetryAfter, Skip
 from support.core import make_record
 
 ORDERS = Topic("orders")
@@ -97,6 +97,46 @@ def test_a_batch_is_a_sequence_of_records():
     assert len(batch) == 2
     assert batch.values == [b"1", None]
     assert batch.keys == [b"a", None]
+
+
+def test_a_test_can_see_what_a_handler_marked():
+    """Marks stand in the order in which they were made, and carry what was said."""
+    first, second, third = records = [make_record(0), make_record(1), make_record(2)]
+    batch = Batch(records)
+    batch.retry(third, "busy", after="5s")
+    batch.reject(first, "negative")
+    batch.skip(second, "seen")
+
+    assert [(record.offset, type(error), str(error)) for record, error in batch.fates] == [
+        (2, RetryAfter, "busy"),
+        (0, Reject, "negative"),
+        (1, Skip, "seen"),
+    ]
+    assert batch.fates[0][1].delay == "5s"
+
+
+def test_marks_need_no_reason():
+    """Each has a text of its own, and a retry the usual pause."""
+    batch = Batch([make_record()])
+    for mark in (batch.reject, batch.retry, batch.skip):
+        mark(batch.records[0])
+
+    assert [str(error) for _, error in batch.fates] == [
+        "rejected by the handler",
+        "to be tried again",
+        "skipped by the handler",
+    ]
+    assert batch.fates[1][1].delay is None
+
+
+def test_marks_belong_to_one_batch():
+    """They are neither shared between batches nor part of what makes two batches equal."""
+    records = [make_record()]
+    one, other = Batch(records), Batch(records)
+    one.skip(records[0])
+
+    assert other.fates == []
+    assert one == other
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ class Desk:
         self.outbox = Outbox(sender, self.tally, notice)
         self.is_closing = False
         """Nothing more will be admitted: a batch need not wait to be full."""
+        self._notice = notice
         self._app = app
         self._clock = clock
         self._order = route.order_by
@@ -253,13 +254,15 @@ class Desk:
 
     def _settle_members(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Members of a batch failed: each is judged for itself, and those that go on are tried again together."""
-        failed: dict[int, list[tuple[Record[Any], Exception]]] = {}
+        errors: dict[int, dict[int, Exception]] = {}
         for index, record, error in result.members:
-            failed.setdefault(index, []).append((record, error))
+            errors.setdefault(index, {})[id(record)] = error
         verdicts: dict[tuple[int, int], Verdict] = {}
         for index, queue in enumerate(turn):
-            if index in failed:
-                self._fail_members(queue, failed[index], verdicts)
+            if index in errors:
+                # In the order of the key: that of the members has those first that cannot be decoded.
+                failed = [(record, errors[index][id(record)]) for record in queue.work() if id(record) in errors[index]]
+                self._fail_members(queue, failed, verdicts)
             else:
                 self.scheduler.settle(queue, queue.taken)
 
@@ -352,11 +355,15 @@ class Desk:
             nonlocal is_parked
             if not is_hopeless(error):
                 return False
-            if not is_parked:
+            why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {text_of(error)}")
+            if records and not is_parked:
                 is_parked = True
-                why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {text_of(error)}")
                 self._note(records[0], why, "parked")
                 self.park_all(records, why)
+            elif not records and self._notice is not None:
+                self._notice(
+                    f"{why}; it is given up, since every record of its batch was marked and none can be parked"
+                )
             return True
 
         if not posted:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._record import Batch, Record, as_messages
 from laneway.codecs import Raw
-from laneway.errors import CodecError, HandlerTimeoutError, LanewayError, Skip
+from laneway.errors import DeclarationError, HandlerTimeoutError, LanewayError, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,32 +184,50 @@ class Call:
         return result, records
 
     def _accept(self, result: Result, turn: list[KeyQueue[Record[Any]]], batch: Batch[Any], answer: object) -> None:
+        """Take over what the handler returned. All that can fail comes first, so that a failed call leaves no trace."""
+        posted = None if answer is None else self._posted(answer)
         records = list(batch.records)
         if batch.fates:
-            fates = {id(record): error for record, error in batch.fates}
+            places, fates = _places(turn), self._fates(batch)
             records = [record for record in batch.records if id(record) not in fates]
-            places = _places(turn)
             for record in batch.records:
                 error = fates.get(id(record))
                 if isinstance(error, Skip):
                     result.skipped.append(record)
                 elif error is not None:
                     result.members.append((places[id(record)], record, error))
-        if answer is None or not records:
+        if posted is None:
             result.finished = records
         else:
-            result.outputs.append((records, self._posted(answer)))
+            # Also when every record was marked: what the handler wants to say must not depend on who else is there.
+            result.outputs.append((records, posted))
+
+    def _fates(self, batch: Batch[Any]) -> dict[int, Exception]:
+        """Id of a marked record to what was said of it last.
+
+        Raises:
+            DeclarationError: when a record was marked that is not in the batch: the one that was meant, of which it is
+                perhaps a copy, would count as handled.
+        """
+        ours = {id(record) for record in batch.records}
+        for record, _ in batch.fates:
+            if id(record) not in ours:
+                what = type(record).__name__
+                if isinstance(record, Record):
+                    what = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+                raise DeclarationError(
+                    f"handler {self._name!r} marked something that is not in its batch ({what}); mark the very records "
+                    "that the batch holds, not copies of them or their values"
+                )
+        return {id(record): error for record, error in batch.fates}
 
     @staticmethod
     def _fail_all(
         result: Result, turn: list[KeyQueue[Record[Any]]], records: list[Record[Any]], error: Exception
     ) -> None:
+        """The call failed, whatever was marked before: so did every record, beside those that cannot be decoded."""
         places = _places(turn)
-        # What was skipped or failed on its own is forgotten: the call as a whole failed.
-        result.skipped = []
-        result.members = [member for member in result.members if isinstance(member[2], CodecError)]
-        failed = {id(record) for _, record, _ in result.members}
-        result.members += [(places[id(record)], record, error) for record in records if id(record) not in failed]
+        result.members += [(places[id(record)], record, error) for record in records]
 
     def _closed(self, result: Result, turn: list[KeyQueue[Record[Any]]], began: float) -> Result:
         result.done = [queue.taken for queue in turn]

@@ -40,7 +40,7 @@ def test_a_restart_repeats_only_the_unfinished_batch(scene: Scene, kind: str, ha
     assert everything.lost == 0
     assert everything.overlaps == 0
     assert everything.inversions == 0
-    assert [(0, 0, 0)] * 2 == [(life.inversions, life.overlaps, life.duplicates) for life in lives]
+    assert [(life.inversions, life.overlaps, life.duplicates) for life in lives] == [(0, 0, 0)] * 2
     assert len(again) <= BATCH
     assert all(offset >= committed[partition] for partition, offset in again)
     assert scene.lag() == 0

@@ -42,7 +42,7 @@ def test_the_first_signal_finishes_the_batch(scene: Scene, number: signal.Signal
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_the_second_signal_stops_now(scene: Scene, number: signal.Signals) -> None:
-    """The second signal does not wait for a blocked handler, exits with 3, commits nothing unfinished, loses nothing."""
+    """The second signal does not wait for a blocked handler, exits with 3, commits nothing and loses nothing."""
     scene.produce(600)
     gate = scene.folder / "gate"
     first = scene.run(life="-1", gate=gate)

@@ -19,15 +19,19 @@ def test_growth_from_three_to_eight(scene: Scene) -> None:
     """Every record of partitions that are added is handled, also when new groups start at the end of a topic."""
     scene.produce(300)
     run = scene.run(
-        seconds=0.002, config="handlers:\n  handle:\n    start: latest\n", LANEWAY_SPARK_MAX_BATCH_RECORDS=500
+        seconds=0.002,
+        config="default:\n  handlers:\n    handle:\n      start: latest\n",
+        LANEWAY_SPARK_MAX_BATCH_RECORDS=500,
     )
-    eventually(lambda: sum(scene.committed().values()) == 300, timeout=90, why=lambda: run.output)
+    scene.until(lambda: sum(scene.committed().values()) == 300)
     scene.admin.grow(scene.topic, 8)
     eventually(lambda: len(scene.admin.partitions(scene.topic)) == 8)
+    # A producer that knew the topic before would not know of the new partitions for minutes.
+    scene._producer = None
     for partition in range(8):
         rows = [(f"p{partition}-{number % 7}".encode(), b"v") for number in range(200)]
         scene.produce_rows(rows, partition=partition)
-    eventually(lambda: scene.lag() == 0, timeout=60, why=lambda: run.output)
+    scene.until(lambda: scene.lag() == 0)
     run.send(signal.SIGTERM)
     assert run.ended() == 0, run.output
 

@@ -81,6 +81,51 @@ def test_two_keys_postponed_to_the_same_time_come_in_order():
     assert scheduler.wake(1.0) == 2
 
 
+def test_items_that_are_kept_stay_at_the_head_of_their_key():
+    """The others of the turn are finished with; what waits behind stays behind."""
+    scheduler = Scheduler(1)
+    records = push(scheduler, *[b"a"] * 6)
+    turn = scheduler.take(4)
+    scheduler.retain(turn[0], [records[1], records[3]])
+
+    assert turn[0].work() == [records[1], records[3]]
+    assert (scheduler.records, scheduler.size, scheduler.ready) == (4, sum(r.size for r in records[:4]), 0)
+    scheduler.postpone(turn[0], 0, until=1.0)
+    scheduler.end_turn(turn)
+    scheduler.wake(1.0)
+    assert scheduler.ready == 4
+    assert scheduler.take(9)[0].work() == [records[1], records[3], records[4], records[5]]
+
+
+def test_items_are_kept_while_others_arrive():
+    """A key that waits for its copies goes on with what was kept, then with what came meanwhile."""
+    scheduler = Scheduler(1)
+    first = push(scheduler, b"a", b"a", b"a")
+    turn = scheduler.take(1)
+    scheduler.settle(turn[0], 1)
+    scheduler.end_turn(turn)
+    turn = scheduler.take(2)
+    scheduler.end_turn(turn)
+    later = push(scheduler, b"a")
+    scheduler.retain(turn[0], first[2:])
+    scheduler.settle(turn[0], 0)
+
+    assert scheduler.records == 2
+    assert scheduler.take(9)[0].work() == [first[2], *later]
+
+
+def test_keeping_all_items_changes_nothing():
+    """A batch that failed as a whole is tried again as it was."""
+    scheduler = Scheduler(1)
+    records = push(scheduler, None, b"a", b"a")
+    free, queue = scheduler.take(3)
+    scheduler.retain(free, records[:1])
+    scheduler.retain(queue, records[1:])
+
+    assert (free.work(), queue.work()) == (records[:1], records[1:])
+    assert (scheduler.records, scheduler.size) == (3, sum(record.size for record in records))
+
+
 def test_a_strict_partition_keeps_to_its_lanes():
     """A partition with all of its lanes in use waits while another one goes on."""
     scheduler = Scheduler(4, per_partition=1)

@@ -18,11 +18,11 @@ OUT = Topic("out")
 class Bench:
     """A desk with a clock, a sender and a handler."""
 
-    def __init__(self, function=None, *, answers=(), lanes=4, **fields):
+    def __init__(self, function=None, *, answers=(), lanes=4, notice=None, **fields):
         self.clock, self.sender = FakeClock(), FakeSender(answers)
         fields.setdefault("lanes", lanes)
         self.route = make_route(function, **fields)
-        self.desk = Desk(self.route, "billing", lanes=lanes, sender=self.sender, clock=self.clock)
+        self.desk = Desk(self.route, "billing", lanes=lanes, sender=self.sender, clock=self.clock, notice=notice)
         self.call = Call(self.route, self.clock)
         self.work = self.call.batch if self.route.kind == "batch" else self.call.single
 
@@ -305,20 +305,282 @@ def test_a_batch_does_not_wait_again_for_a_lane():
     assert bench.turn()
 
 
-def test_a_failed_batch_is_tried_again_as_a_whole():
-    """Then each of its records is parked with its reason, the undecodable one with its own."""
+def reasons(copies):
+    """Offset of a parked record to its error type and attempts."""
+    told = [dict(copy["headers"]) for copy in copies]
+    return {
+        int(headers["laneway-origin-offset"]): (
+            headers["laneway-error-type"].decode(),
+            int(headers["laneway-attempts"]),
+        )
+        for headers in told
+    }
+
+
+def test_a_failed_batch_is_tried_again_without_what_cannot_be_decoded():
+    """Then each of its records is parked with its reason; the undecodable one was parked at once, with its own."""
     bench = Bench(
         raising(ValueError("planted")), topic=Topic("orders", Json()), kind="batch", size=3, retry=Retry(2, "1s")
     )
     bench.desk.admit([make_record(0, b"a", b"1"), make_record(1, b"a", b"{"), make_record(2, b"b", b"2")])
+    bench.turn()
+    bench.desk.tick()
+    assert reasons(bench.sender.acked) == {1: ("laneway.errors.CodecError", 1)}
+
+    tally = bench.run()
+    assert (tally.retried, tally.parked, tally.calls) == (2, 3, 2)
+    assert reasons(bench.sender.acked) == {
+        0: ("ValueError", 2),
+        1: ("laneway.errors.CodecError", 1),
+        2: ("ValueError", 2),
+    }
+
+
+class Grumpy:
+    """A codec that does not keep to `CodecError`, which alone says that trying again cannot help."""
+
+    def encode(self, value):
+        return value
+
+    def decode(self, data):
+        if data == b"!":
+            raise ValueError("grumpy")
+        return data
+
+
+def test_failed_members_keep_the_order_of_their_key():
+    """Once, those that could not be decoded came before earlier ones, when tried again and on the error topic."""
+    seen = []
+
+    def handle(batch):
+        seen.append([(record.offset, record.attempt) for record in batch])
+        raise OSError("planted")
+
+    bench = Bench(handle, topic=Topic("orders", Grumpy()), kind="batch", size=3, retry=Retry(2, "1s"))
+    bench.desk.admit([make_record(0), make_record(1, raw=b"!"), make_record(2)])
+    bench.turn()
+    bench.clock.advance(1)
+    bench.desk.tick()
+    turn = bench.desk.scheduler.take(3)
+    assert [record.offset for record in turn[0].work()] == [0, 1, 2]
+
+    bench.desk.settle(turn, bench.work(turn))
+    tally = bench.run()
+    assert seen == [[(0, 1), (2, 1)], [(0, 2), (2, 2)]]
+    assert (tally.parked, tally.retried) == (3, 3)
+    assert list(reasons(bench.sender.acked)) == [0, 1, 2]
+
+
+def test_members_that_failed_together_come_back_together():
+    """One random pause for all of them: one each would tear the batch apart, key by key."""
+    sizes = []
+
+    def handle(batch):
+        sizes.append(len(batch))
+        if len(sizes) == 1:
+            raise ValueError("planted")
+
+    bench = Bench(handle, kind="batch", size=20, retry=Retry(2, "10s", jitter=1.0))
+    bench.desk.admit(make_records(20, keys=20))
     tally = bench.run()
 
-    assert (tally.retried, tally.parked, tally.calls) == (1, 3, 2)
-    types = {
-        dict(copy["headers"])["laneway-origin-offset"]: dict(copy["headers"])["laneway-error-type"]
-        for copy in bench.sender.acked
+    assert sizes == [20, 20]
+    assert (tally.retried, tally.handled) == (20, 20)
+
+
+def test_each_member_is_judged_by_its_own_attempt():
+    """Once, a record that came late was parked without a retry when its batch held one that had used up its tries."""
+    seen = []
+
+    def handle(batch):
+        seen.append([(record.offset, record.attempt) for record in batch])
+        raise ValueError("planted")
+
+    bench = Bench(handle, kind="batch", size=2, retry=Retry(2, "1s", jitter=0))
+    bench.desk.is_closing = True
+    bench.desk.admit([make_record(0, b"a")])
+    bench.turn()
+    bench.desk.admit([make_record(1, b"a")])
+    tally = bench.run()
+
+    assert seen == [[(0, 1)], [(0, 2), (1, 1)], [(1, 2)]]
+    assert (tally.retried, tally.parked) == (2, 2)
+    assert reasons(bench.sender.acked) == {0: ("ValueError", 2), 1: ("ValueError", 2)}
+
+
+def marking(**by_offset):
+    """A batch handler that marks members by offset, for as many attempts as told; `seen` has what it was given."""
+    seen = []
+
+    def handle(batch):
+        seen.append([(record.offset, record.attempt) for record in batch])
+        for record in batch:
+            fate, attempts = by_offset.get(f"at{record.offset}", ("", 0))
+            if record.attempt <= attempts:
+                getattr(batch, fate)(record, f"{fate} it")
+
+    return handle, seen
+
+
+def test_only_marked_members_are_tried_again_parked_or_skipped():
+    """All others are finished by the first call."""
+    handle, seen = marking(at1=("reject", 9), at2=("retry", 1), at3=("skip", 9), at5=("retry", 9))
+    bench = Bench(handle, kind="batch", size=6, retry=Retry(3, "1s", jitter=0))
+    bench.desk.admit(make_records(6, keys=6))
+    bench.turn()
+    assert (bench.desk.tally.handled, bench.desk.tally.skipped, bench.desk.ledger.outstanding) == (2, 1, 3)
+
+    tally = bench.run()
+    assert [sorted(call) for call in seen] == [[(n, 1) for n in range(6)], [(2, 2), (5, 2)], [(5, 3)]]
+    assert (tally.handled, tally.skipped, tally.parked, tally.retried, tally.finished) == (3, 1, 2, 3, 6)
+    assert reasons(bench.sender.acked) == {
+        1: ("laneway.errors.Reject", 1),
+        5: ("laneway.errors.RetryAfter", 3),
     }
-    assert types == {b"0": b"ValueError", b"1": b"laneway.errors.CodecError", b"2": b"ValueError"}
+    assert {(sample.offset, sample.fate) for sample in tally.samples} == {
+        (1, "parked"),
+        (2, "retried"),
+        (5, "retried"),
+        (5, "parked"),
+    }
+
+
+def test_a_retried_member_comes_before_later_batches_of_its_key():
+    """Those of its own batch count as handled before it."""
+    handle, seen = marking(at0=("retry", 1), at2=("retry", 2))
+    bench = Bench(handle, kind="batch", size=4, retry=Retry(3, "1s", jitter=0))
+    bench.desk.is_closing = True
+    bench.desk.admit(make_records(6))
+    bench.run()
+
+    assert seen == [[(0, 1), (1, 1), (2, 1), (3, 1)], [(0, 2), (2, 2), (4, 1), (5, 1)], [(2, 3)]]
+
+
+def test_a_key_waits_for_its_copies_before_its_retried_members():
+    """However long the pause was over; another key of the batch goes on."""
+    handle, seen = marking(at0=("retry", 1), at1=("reject", 9), at2=("reject", 9), at3=("retry", 1))
+    bench = Bench(handle, kind="batch", size=4, retry=Retry(3, "1s", jitter=0))
+    bench.desk.is_closing = True
+    bench.sender.is_silent = True
+    bench.desk.admit([*(make_record(n, b"a") for n in range(3)), make_record(3, b"b")])
+    bench.turn()
+    bench.clock.advance(60)
+    bench.desk.tick()
+    assert bench.turn()
+    assert not bench.turn()
+    assert seen[1:] == [[(3, 2)]]
+
+    bench.sender.is_silent = False
+    bench.run()
+    assert seen[2:] == [[(0, 2)]]
+    assert set(reasons(bench.sender.acked)) == {1, 2}
+
+
+def test_a_member_may_say_when_it_is_tried_again():
+    """Its key waits as long as the longest of its members asks for."""
+    pauses = {0: "5s", 1: timedelta(seconds=7), 2: "2s"}
+
+    def handle(batch):
+        for record in batch:
+            if record.attempt == 1:
+                batch.retry(record, after=pauses[record.offset])
+
+    bench = Bench(handle, kind="batch", size=3, retry=Retry(2, "1s", jitter=0))
+    bench.desk.is_closing = True
+    bench.desk.admit([make_record(0, b"a"), make_record(1, b"a"), make_record(2, b"b")])
+    bench.turn()
+
+    assert bench.desk.next_wake == bench.clock.now + 2
+    bench.clock.advance(2)
+    bench.desk.tick()
+    bench.turn()
+    assert bench.desk.tally.handled == 1
+    assert bench.desk.next_wake == bench.clock.now + 5
+    assert bench.run().handled == 3
+
+
+@pytest.mark.parametrize("after", ["soon", 5, -1.0, float("nan")])
+def test_a_pause_that_is_none_costs_nothing_more(after):
+    """The run goes on, and every record ends."""
+
+    def handle(batch):
+        batch.retry(batch.records[0], after=after)
+
+    bench = Bench(handle, kind="batch", size=2, retry=Retry(2, "1s"))
+    bench.desk.admit(make_records(2))
+    tally = bench.run()
+
+    assert (tally.handled, tally.parked, tally.retried) == (1, 1, 1)
+
+
+def test_members_that_are_not_marked_wait_for_the_messages():
+    """Those that are marked do not."""
+
+    def handle(batch):
+        batch.skip(batch.records[0])
+        return Message(OUT, b"x")
+
+    bench = Bench(handle, kind="batch", size=3)
+    bench.sender.is_silent = True
+    bench.desk.admit(make_records(3))
+    bench.turn()
+    assert bench.desk.ledger.unfinished(0) == (1, 2)
+
+    bench.sender.is_silent = False
+    tally = bench.run()
+    assert (tally.handled, tally.skipped, tally.produced) == (2, 1, 1)
+
+
+def skip_all_and_say_so(batch):
+    for record in batch:
+        batch.skip(record)
+    return [Message(OUT, b"x"), Message(OUT, b"y")]
+
+
+def test_messages_of_a_batch_that_is_wholly_marked_are_sent():
+    """The task does not end before they are acknowledged."""
+    bench = Bench(skip_all_and_say_so, kind="batch", size=2)
+    bench.sender.is_silent = True
+    bench.desk.admit(make_records(2))
+    bench.turn()
+    assert not bench.desk.is_done
+
+    bench.sender.is_silent = False
+    tally = bench.run()
+    assert (tally.handled, tally.skipped, tally.produced, tally.finished) == (0, 2, 2, 2)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_hopeless_message_of_a_batch_that_is_wholly_marked_is_told_of(is_told):
+    """There is no record to park for it: each has an end of its own."""
+    notices = []
+    bench = Bench(
+        skip_all_and_say_so,
+        kind="batch",
+        size=2,
+        answers=[MessageTooLargeError("huge")],
+        notice=notices.append if is_told else None,
+    )
+    bench.desk.admit(make_records(2))
+    tally = bench.run()
+
+    assert (tally.skipped, tally.parked, tally.produced, tally.undelivered) == (2, 0, 1, 1)
+    assert len(notices) == is_told
+    assert all("a message for out cannot be delivered: huge; it is given up" in notice for notice in notices)
+
+
+def test_a_mark_that_is_not_of_the_batch_parks_it_with_the_reason():
+    """Nothing counts as handled that was perhaps meant to be rejected."""
+
+    def handle(batch):
+        batch.reject(make_record(77))
+
+    bench = Bench(handle, kind="batch", size=2)
+    bench.desk.admit(make_records(2))
+    tally = bench.run()
+
+    assert (tally.handled, tally.parked) == (0, 2)
+    assert "offset 77" in tally.samples[0].error
 
 
 def test_an_undecodable_member_is_parked_alone():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from datetime import timedelta
 
 import pytest
 
-from laneway import Json, Reject, Skip, Topic
+from laneway import Json, Reject, RetryAfter, Skip, Topic
 from laneway.errors import CodecError, DeclarationError, HandlerTimeoutError, LanewayError
 from laneway.pipeline import Call
 from support.core import FakeClock, make_record, make_route, make_turn
@@ -34,6 +35,15 @@ def as_async(function):
         return function(record)
 
     return handler
+
+
+def fates(result):
+    """Failed members as (queue, offset, reason)."""
+    return [(index, record.offset, str(error)) for index, record, error in result.members]
+
+
+def offsets(records):
+    return [record.offset for record in records]
 
 
 BOTH = pytest.mark.parametrize("form", [lambda function: function, as_async], ids=["sync", "async"])
@@ -212,7 +222,7 @@ def test_a_cancellation_from_within_is_a_failure():
     batch = call(awaits_something_cancelled, make_turn(records(1)), kind="batch")
 
     assert isinstance(single.failures[0][1], LanewayError)
-    assert isinstance(batch.error, LanewayError)
+    assert isinstance(batch.members[0][2], LanewayError)
 
 
 @pytest.mark.parametrize("kind", ["single", "batch"])
@@ -259,7 +269,8 @@ def test_a_batch_ends_as_one(form):
     skipped = call(form(skip), make_turn(records(1, 2)), kind="batch")
     sent = call(form(lambda batch: OUT.message(b"x")), make_turn(records(1, 2)), kind="batch")
 
-    assert str(failed.error) == "planted"
+    assert fates(failed) == [(0, 1, "planted"), (0, 2, "planted")]
+    assert failed.finished == []
     assert len(skipped.skipped) == 2
     assert [len(sources) for sources, _ in sent.outputs] == [2]
 
@@ -272,7 +283,7 @@ def test_a_member_that_cannot_be_decoded_does_not_fail_the_others(form):
     result = call(form(lambda batch: seen.extend(batch.values)), turn, kind="batch", topic=JSON)
 
     assert seen == [1, None]
-    assert [(index, record.offset) for index, record, _ in result.bad] == [(1, 2)]
+    assert [(index, record.offset) for index, record, _ in result.members] == [(1, 2)]
     assert [record.offset for record in result.finished] == [1, 3]
 
 
@@ -281,8 +292,7 @@ def test_a_batch_of_bad_members_is_not_called(form):
     """There is nothing to call with."""
     result = call(form(pytest.fail), make_turn(records(1, raw=b"{")), kind="batch", topic=JSON)
 
-    assert result.error is None
-    assert len(result.bad) == 1
+    assert [type(error) for _, _, error in result.members] == [CodecError]
     assert result.finished == []
 
 
@@ -299,5 +309,179 @@ def test_a_late_batch_fails():
     sync = call(slow, make_turn(records(1)), kind="batch", clock=clock, timeout=timedelta(seconds=1))
     cancelled = call(slow_async, make_turn(records(1)), kind="batch", timeout=timedelta(milliseconds=5))
 
-    assert isinstance(sync.error, HandlerTimeoutError)
-    assert isinstance(cancelled.error, HandlerTimeoutError)
+    assert isinstance(sync.members[0][2], HandlerTimeoutError)
+    assert isinstance(cancelled.members[0][2], HandlerTimeoutError)
+
+
+def marks(answer=None, error=None):
+    """A handler that rejects 1, tries 2 again after five seconds and skips 3; then it answers or raises."""
+
+    def handle(batch):
+        for record in batch:
+            if record.offset == 1:
+                batch.reject(record, "negative")
+            elif record.offset == 2:
+                batch.retry(record, "busy", after="5s")
+            elif record.offset == 3:
+                batch.skip(record)
+        if error is not None:
+            raise error
+        return answer
+
+    return handle
+
+
+@BOTH
+def test_marked_members_have_fates_of_their_own(form):
+    """The others are finished; each failed member comes with the index of its queue."""
+    result = call(form(marks()), make_turn(records(1, 4), records(5, 2, 3, key=b"l")), kind="batch")
+
+    assert fates(result) == [(0, 1, "negative"), (1, 2, "busy")]
+    assert [type(error) for _, _, error in result.members] == [Reject, RetryAfter]
+    assert result.members[1][2].delay == "5s"
+    assert offsets(result.skipped) == [3]
+    assert offsets(result.finished) == [4, 5]
+    assert result.done == [2, 3]
+    assert result.calls == 1
+
+
+@BOTH
+def test_messages_belong_to_the_members_that_are_not_marked(form):
+    """They are finished when the messages are acknowledged."""
+    result = call(form(marks(OUT.message(b"x"))), make_turn(records(1, 2, 3, 4, 5)), kind="batch")
+
+    ((sources, posted),) = result.outputs
+    assert offsets(sources) == [4, 5]
+    assert [value for _, _, value, *_ in posted] == [b"x"]
+    assert result.finished == []
+
+
+@BOTH
+def test_messages_go_out_also_when_every_member_is_marked(form):
+    """Once, they were dropped, though the same message went out as soon as one more record was in the batch."""
+    result = call(form(marks(OUT.message(b"x"))), make_turn(records(1, 3)), kind="batch")
+
+    ((sources, posted),) = result.outputs
+    assert (sources, len(posted)) == ([], 1)
+    assert (offsets(result.skipped), fates(result)) == ([3], [(0, 1, "negative")])
+
+
+@BOTH
+def test_without_a_mark_left_nothing_is_finished(form):
+    """A batch of marked members only."""
+    result = call(form(marks()), make_turn(records(1, 2, 3)), kind="batch")
+
+    assert (result.finished, result.outputs) == ([], [])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("answer", "error", "reason"),
+    [
+        (None, ValueError("planted"), "planted"),
+        ("text", None, "handler 'handle' returned str"),
+        (OUT.message("text"), None, ""),
+    ],
+    ids=["raises", "answers nonsense", "answers what cannot be encoded"],
+)
+def test_a_call_that_fails_forgets_its_marks(form, answer, error, reason):
+    """All members failed for the same reason, and none of them twice."""
+    result = call(form(marks(answer, error)), make_turn(records(1, 2), records(3, 4, key=b"l")), kind="batch")
+
+    assert [(index, record.offset) for index, record, _ in result.members] == [(0, 1), (0, 2), (1, 3), (1, 4)]
+    assert len({id(error) for _, _, error in result.members}) == 1
+    assert str(result.members[0][2]).startswith(reason)
+    assert (result.finished, result.skipped, result.outputs) == ([], [], [])
+
+
+def test_a_late_call_forgets_its_marks():
+    """The time limit is the whole call's."""
+    clock = FakeClock()
+
+    def slow(batch):
+        batch.skip(batch.records[0])
+        clock.advance(2)
+
+    result = call(slow, make_turn(records(1, 2)), kind="batch", clock=clock, timeout=timedelta(seconds=1))
+
+    assert [type(error) for _, _, error in result.members] == [HandlerTimeoutError] * 2
+    assert result.skipped == []
+
+
+@BOTH
+def test_a_batch_that_is_skipped_forgets_its_marks(form):
+    """What a handler raises counts for the whole batch."""
+    result = call(form(marks(error=Skip())), make_turn(records(1, 2, 3, 4)), kind="batch")
+
+    assert offsets(result.skipped) == [1, 2, 3, 4]
+    assert (result.members, result.finished) == ([], [])
+
+
+@BOTH
+def test_the_last_mark_counts(form):
+    """A member has one fate, however often it was marked."""
+
+    def handle(batch):
+        first, second = batch
+        batch.skip(first)
+        batch.reject(first)
+        batch.retry(second)
+        batch.skip(second)
+
+    result = call(form(handle), make_turn(records(1, 2)), kind="batch")
+
+    assert [record.offset for _, record, _ in result.members] == [1]
+    assert offsets(result.skipped) == [2]
+    assert result.finished == []
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("mark", "what"),
+    [
+        (copy.copy, "orders, partition 0, offset 2"),
+        (lambda record: make_record(9), "orders, partition 0, offset 9"),
+        (lambda record: record.value, "bytes"),
+    ],
+    ids=["a copy", "another record", "a value"],
+)
+def test_marking_what_is_not_in_the_batch_fails_the_batch(form, mark, what):
+    """The record that was meant would else count as handled."""
+
+    def handle(batch):
+        batch.skip(batch.records[0])
+        batch.reject(mark(batch.records[1]))
+
+    result = call(form(handle), make_turn(records(1, 2)), kind="batch")
+
+    assert [type(error) for _, _, error in result.members] == [DeclarationError] * 2
+    assert f"handler 'handle' marked something that is not in its batch ({what})" in str(result.members[0][2])
+    assert (result.finished, result.skipped) == ([], [])
+
+
+class Grumpy:
+    """A codec that does not keep to `CodecError`."""
+
+    def encode(self, value):
+        return value
+
+    def decode(self, data):
+        if data == b"!":
+            raise ValueError("grumpy")
+        return data
+
+
+@BOTH
+@pytest.mark.parametrize("topic", [JSON, Topic("orders", Grumpy())], ids=["CodecError", "another error"])
+def test_an_undecodable_member_keeps_its_own_reason_when_the_others_fail(form, topic):
+    """Once, one that a codec refused with another error than `CodecError` was forgotten and never finished."""
+
+    def fail(batch):
+        raise OSError("planted")
+
+    turn = make_turn([*records(1, raw=b"!"), *records(2, raw=b"2")], records(3, raw=b"3", key=b"l"))
+    result = call(form(fail), turn, kind="batch", topic=topic)
+
+    assert [(index, record.offset) for index, record, _ in result.members] == [(0, 1), (0, 2), (1, 3)]
+    assert [isinstance(error, OSError) for _, _, error in result.members] == [False, True, True]
+    assert len(fates(result)) == 3

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway._life import Life, State
-from laneway.errors import DeclarationError, EngineError
+from laneway.errors import DeclarationError, EngineError, LanewayError
 from laneway.instrumentation import Tally
 
 if TYPE_CHECKING:
@@ -134,7 +134,10 @@ class SparkEngine:
             self._queries = [TopicQuery(stream, batch_done) for stream in streams]
             if self._stops:
                 return report
-            self._start(app, streams, settings, control, stack)
+            try:
+                self._start(app, streams, settings, control, stack)
+            except Exception as error:  # py4j raises its own kinds, and a cluster may refuse in many ways
+                raise _as_start_error(error, settings.spark.master) from error
             self.life.enter(State.CONSUMING)
             self._set_paused(on=self._is_paused)
             report.was_forced = self._watch(self._queries, settings.drain.total_seconds())
@@ -226,3 +229,12 @@ def _stop_session(spark: Any, spill: Any) -> None:
         spark.stop()
     except Exception as error:  # py4j raises its own kinds when the JVM is already gone
         raise EngineError(f"Spark did not stop in good order: {error}") from error
+
+
+def _as_start_error(error: Exception, master: str) -> LanewayError:
+    """Why Spark did not start, in one line; the rest of Spark's pages stays in the cause."""
+    if isinstance(error, LanewayError):
+        return error
+    lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
+    reason = next((line for line in lines if "Exception" in line), next(iter(lines), type(error).__name__))
+    return EngineError(f"Spark did not start on {master}: {reason}")
