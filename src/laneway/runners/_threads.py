@@ -127,7 +127,8 @@ class ThreadRunner:
         return min(desk.scheduler.lanes, 2 + int(desk.pace / _HAND_OVER)) if desk.pace else 1
 
     def _next_turn(self) -> list[KeyQueue[Record[Any]]] | None:
-        if self._is_over or self._desk.scheduler.lanes_busy >= self._useful():
+        """A turn for a lane's thread; none once the handler has shown to be fast: the reader works then."""
+        if self._is_over or self._is_fast() or self._desk.scheduler.lanes_busy >= self._useful():
             return None
         return self._desk.take()
 
