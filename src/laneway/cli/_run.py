@@ -65,8 +65,9 @@ def run(
         report = app.run(SparkEngine(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed))
     if not quiet:
         tally = report.tally
+        lost = f", {tally.lost:,} lost before they could be read" if tally.lost else ""
         typer.echo(
-            f"{tally.read:,} read: {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked"
+            f"{tally.read:,} read: {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked{lost}"
         )
     if getattr(report, "was_forced", False):
         raise typer.Exit(3)

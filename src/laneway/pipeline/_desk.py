@@ -258,11 +258,12 @@ class Desk:
         for index, record, error in result.members:
             errors.setdefault(index, {})[id(record)] = error
         verdicts: dict[tuple[int, int], Verdict] = {}
+        now = self._clock.monotonic()  # one for all keys: a microsecond between them would tear the batch apart
         for index, queue in enumerate(turn):
             if index in errors:
                 # In the order of the key: that of the members has those first that cannot be decoded.
                 failed = [(record, errors[index][id(record)]) for record in queue.work() if id(record) in errors[index]]
-                self._fail_members(queue, failed, verdicts)
+                self._fail_members(queue, failed, verdicts, now)
             else:
                 self.scheduler.settle(queue, queue.taken)
 
@@ -271,8 +272,9 @@ class Desk:
         queue: KeyQueue[Record[Any]],
         failed: list[tuple[Record[Any], Exception]],
         verdicts: dict[tuple[int, int], Verdict],
+        now: float,
     ) -> None:
-        now = until = self._clock.monotonic()
+        until = now
         again: list[Record[Any]] = []
         parked: list[tuple[Record[Any], Exception]] = []
         for record, error in failed:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from laneway import Buffer, Json, Message, Reject, Retry, RetryAfter, Skip, Topic
+from laneway._clock import SystemClock
 from laneway.errors import MessageTooLargeError, ProduceError, UnreachableStateError
 from laneway.instrumentation import Tally
 from laneway.pipeline import Call, Desk
@@ -620,3 +621,19 @@ def test_lanes_in_use_are_averaged():
     bench.turn()
 
     assert bench.desk.close().lanes_busy == pytest.approx(0.5)
+
+
+def test_keys_that_failed_in_one_batch_are_due_at_one_moment():
+    """Once, each key's pause began a microsecond after the one before, and the batch came back in pieces."""
+
+    def fail(batch):
+        raise ValueError("planted")
+
+    clock = SystemClock()
+    route = make_route(fail, kind="batch", size=5, lanes=1, retry=Retry(2, "20ms"))
+    desk = Desk(route, "billing", lanes=1, sender=FakeSender(), clock=clock)
+    desk.admit(make_records(5, keys=3))
+    turn = desk.take()
+    desk.settle(turn, Call(route, clock).batch(turn))
+
+    assert len({until for until, _, _ in desk.scheduler._late}) == 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 
 def import_before_fork() -> None:
@@ -44,6 +45,9 @@ if __name__ == "__main__":
     import_before_fork()
     gc.collect()
     gc.freeze()
+    # A service manager sends SIGTERM to every process of a service at once. Only the driver may act on it: it lets the
+    # workers finish what they have begun. Spark ends this process by closing its stdin, and workers with SIGHUP.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     from pyspark.daemon import manager
 
     manager()

@@ -52,15 +52,7 @@ class Planner:
 
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins: the group's offsets, else the start policy."""
-        while True:
-            try:
-                partitions = self._known_partitions()
-                begin = self._admin.starts if self._stream.start == "earliest" else self._admin.ends
-                offsets = begin(self._stream.topic, partitions)
-                offsets |= self._group.committed(self._stream.topic, partitions)
-                return self._as_offsets(offsets)
-            except BrokerAbsentError:
-                time.sleep(_ABSENT)
+        return _patiently(self._begin)
 
     def freeze(self) -> None:
         """From now on plan nothing past the ends the logs have at this moment."""
@@ -115,6 +107,12 @@ class Planner:
                 is_strict=route.strict,
             )
         ]
+
+    def _begin(self) -> Offsets:
+        partitions = self._known_partitions()
+        begin = self._admin.starts if self._stream.start == "earliest" else self._admin.ends
+        offsets = begin(self._stream.topic, partitions)
+        return self._as_offsets(offsets | self._group.committed(self._stream.topic, partitions))
 
     def _end_of_next(self, begin: dict[int, int]) -> dict[int, int]:
         """Where the next batch would end; *begin* itself when nothing waits."""
@@ -210,9 +208,11 @@ class Planner:
 
 
 def _patiently(ask: Callable[[], T]) -> T:
-    """Ask until the brokers answer."""
+    """Ask until the brokers answer; soon again at first: a group's coordinator is often ready a moment later."""
+    pause = _LOOK
     while True:
         try:
             return ask()
         except BrokerAbsentError:
-            time.sleep(_ABSENT)
+            time.sleep(pause)
+            pause = min(pause * 2, _ABSENT)

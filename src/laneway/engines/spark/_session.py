@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -104,7 +105,7 @@ def open_session(
         settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, java))
         for name, value in settings.items():
             builder = builder.config(name, value)
-        with (spill or Spill()).catching():
+        with (spill or Spill()).catching(), _deaf_to_sigterm():
             return builder.getOrCreate(), True
 
 
@@ -125,3 +126,29 @@ def _environment(**values: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _deaf_to_sigterm() -> Iterator[None]:
+    """Let the JVM that is started in this block ignore SIGTERM, as pyspark lets it ignore SIGINT.
+
+    A service manager sends SIGTERM to all processes of a service; the JVM must live until the running batch is over.
+    Ignored signals stay ignored in a child, but ignoring it here, even for a moment, could lose a stop.
+    """
+    from pyspark import java_gateway
+
+    start = java_gateway.Popen
+
+    def start_deaf(*arguments: Any, preexec_fn: Any = None, **options: Any) -> Any:
+        def prepare() -> None:
+            if preexec_fn is not None:
+                preexec_fn()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        return start(*arguments, preexec_fn=prepare, **options)
+
+    java_gateway.Popen = start_deaf
+    try:
+        yield
+    finally:
+        java_gateway.Popen = start
