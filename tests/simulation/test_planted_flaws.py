@@ -242,10 +242,10 @@ def test_one_verdict_for_a_whole_batch_is_found(monkeypatch):
     """A member that is new in its batch is not parked because another one has used up its tries."""
     fail_members = Desk._fail_members
 
-    def harsh(self, queue, failed, verdicts):
+    def harsh(self, queue, failed, verdicts, now):
         if any(isinstance(judge(error, record.attempt, self.route.retry), Park) for record, error in failed):
             failed = [(record, Reject()) for record, _ in failed]
-        fail_members(self, queue, failed, verdicts)
+        fail_members(self, queue, failed, verdicts, now)
 
     monkeypatch.setattr(Desk, "_fail_members", harsh)
     finds("has a copy on the error topic, its fate is None")
