@@ -64,7 +64,7 @@ def test_a_batch_is_cut_in_proportion(counts, limit):
 def test_a_batch_lasts_about_its_target():
     """After one measurement the next batch is as many records as fit into the target."""
     size = BatchSize(target=5, most=1_000_000, first=10_000)
-    size.measured(10_000, seconds=1.0)
+    size.measured(10_000, seconds=1.1)
     assert size.limit == 50_000
 
 
@@ -78,7 +78,7 @@ def test_a_batch_grows_no_more_than_eightfold():
 def test_a_small_batch_does_not_slow_the_pace():
     """A batch of ten records is all overhead and says nothing about a large one."""
     size = BatchSize(target=5, most=1_000_000, first=10_000)
-    size.measured(50_000, seconds=5.0)
+    size.measured(50_000, seconds=5.1)
     size.measured(10, seconds=0.5)
     assert size.limit == 50_000
 
@@ -86,6 +86,6 @@ def test_a_small_batch_does_not_slow_the_pace():
 def test_a_handler_that_turned_slow_gets_smaller_batches():
     """Large batches that take too long lower the pace."""
     size = BatchSize(target=5, most=1_000_000, first=10_000)
-    size.measured(50_000, seconds=5.0)
-    size.measured(50_000, seconds=50.0)
+    size.measured(50_000, seconds=5.1)
+    size.measured(50_000, seconds=50.1)
     assert size.limit == 27_500

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchSize", "Share", "pack", "spread"]
 
+_FIXED = 0.1  # seconds of a batch that are planning and logs, however many records: not part of the pace
 _GROWTH = 8.0  # a batch is at most this many times the last one, so one lucky measurement cannot ask for an hour
 _SMALL = 2_000  # records: below this one task is faster than several, because each task costs about 10 ms
 
@@ -57,7 +58,7 @@ class BatchSize:
         if records <= 0 or seconds <= 0:
             return
         self._last = records
-        rate = records / seconds
+        rate = records / max(seconds - _FIXED, seconds / 2)
         # A small batch is all overhead and says little about the pace of a large one: it may only raise it.
         if self._rate is None or rate > self._rate:
             self._rate = rate
