@@ -1,6 +1,7 @@
 """Process Kafka topics with more parallelism than they have partitions, in key order, on Spark or in-process."""
 
 from laneway._app import App, Buffer
+from laneway._order import by_field, by_header
 from laneway._record import Batch, Message, Record, Topic
 from laneway.codecs import Codec, Json, Raw, Text
 from laneway.errors import LanewayError, Reject, RetryAfter, Skip
@@ -23,6 +24,8 @@ __all__ = [
     "SparkEngine",
     "Text",
     "Topic",
+    "by_field",
+    "by_header",
 ]
 
 

@@ -14,13 +14,15 @@ from laneway.errors import DeclarationError
 from laneway.retry import Retry, error_topic_name
 
 if TYPE_CHECKING:
-    from laneway._record import Topic
+    from laneway._record import Record, Topic
     from laneway.typing import Engine, Outcome
 
 __all__ = ["App", "Buffer", "Kind", "Order", "Route"]
 
 Order = Literal["key", "partition", "none"]
-Kind = Literal["single", "batch", "columnar"]
+Kind = Literal["single", "batch", "unique", "columnar"]
+OrderBy = Callable[[Any], Any]
+"""What orders records instead of the Kafka key: a function of the record; None means no order."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -65,6 +67,12 @@ class Route:
     within: timedelta = timedelta(seconds=3)
     buffer: Buffer = field(default_factory=Buffer)
     error_topic: str | None = None
+    order_by: OrderBy | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the handler takes several records at once, as a `Batch`."""
+        return self.kind in ("batch", "unique")
 
     @property
     def is_async(self) -> bool:
@@ -73,9 +81,16 @@ class Route:
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
     @property
-    def order_by(self) -> Order:
+    def kept_order(self) -> Order:
         """The order really kept: with no more than one lane a partition is worked through one record at a time."""
         return "partition" if self.lanes <= 1 and self.kind == "single" else self.order
+
+    def order_value(self, record: Record[Any]) -> Any:
+        """What orders a record; one for which it cannot be told keeps the order of its key."""
+        try:
+            return record.key if self.order_by is None else self.order_by(record)
+        except Exception:  # noqa: BLE001 - a user's function, on a record that may be poison
+            return (record.key,)
 
     def error_topic_of(self, app: str) -> str:
         """Name of the topic where failed records are parked."""
@@ -116,7 +131,7 @@ class App:
         """The handlers, in the order of their declaration."""
         return tuple(self._routes.values())
 
-    def handler(
+    def handler(  # noqa: PLR0913 - the options of a decorator, each by its keyword
         self,
         topic: Topic[Any],
         *,
@@ -124,6 +139,7 @@ class App:
         retry: Retry | None = None,
         timeout: Duration | None = None,
         order: Order = "key",
+        order_by: OrderBy | None = None,
         strict: bool = False,
         buffer: Buffer | None = None,
     ) -> Callable[[F], F]:
@@ -140,6 +156,8 @@ class App:
             timeout: time limit of one call. An async call is cancelled; a sync call cannot be stopped, so its record
                 counts as failed once it returns, and its key waits until then.
             order: what runs one after the other: records of a ``key``, of a ``partition``, or ``none``.
+            order_by: what stands in for the key: a function of the record, such as ``by_header("customer")`` or
+                ``by_field("customer.id")``. Records of one value that are in different partitions have no order.
             strict: forbid a busy partition to borrow the lanes of an idle one.
             buffer: how much may wait in memory.
         """
@@ -150,6 +168,7 @@ class App:
             retry=retry or Retry(),
             timeout=None if timeout is None else _duration(timeout, "timeout"),
             order=order,
+            order_by=order_by,
             strict=strict,
             buffer=buffer or Buffer(),
         )
@@ -181,6 +200,42 @@ class App:
         return self._declare(
             topic=topic,
             kind="batch",
+            lanes=lanes,
+            size=size,
+            within=_duration(within, "within"),
+            retry=retry or Retry(),
+            timeout=None if timeout is None else _duration(timeout, "timeout"),
+            buffer=buffer or Buffer(),
+        )
+
+    def unique_handler(
+        self,
+        topic: Topic[Any],
+        *,
+        size: int,
+        within: Duration = "3s",
+        lanes: int = 1,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        buffer: Buffer | None = None,
+    ) -> Callable[[F], F]:
+        """Declare a function that takes a `Batch` with only the newest record of each key that was gathered.
+
+        Older records of a key are superseded: they never reach the function, and are finished only when the newest one
+        is. A tombstone counts as newest. Records without a key supersede nothing.
+
+        Args:
+            topic: what to read.
+            size: most records gathered for a call; the function gets as many as there are keys among them.
+            within: how long a record may wait for the others.
+            lanes: how many calls per partition may be in work at once.
+            retry: what to do when the function raises; a record that came meanwhile supersedes the failed one.
+            timeout: time limit of one call, as for `handler`.
+            buffer: how much may wait in memory.
+        """
+        return self._declare(
+            topic=topic,
+            kind="unique",
             lanes=lanes,
             size=size,
             within=_duration(within, "within"),
@@ -297,6 +352,8 @@ def _checked(route: Route) -> Route:
         raise DeclarationError(f"{where}: order={route.order!r}; use 'key', 'partition' or 'none'")
     if route.kind == "columnar" and route.is_async:
         raise DeclarationError(f"{where}: a columnar handler is a plain def; async gains nothing on a table")
+    if route.order_by is not None and not callable(route.order_by):
+        raise DeclarationError(f"{where}: order_by={route.order_by!r}; give a function, or by_header(…) or by_field(…)")
     if route.error_topic == route.topic.name:
         raise DeclarationError(f"{where}: its error topic is the topic it reads, so a failed record would never end")
     if route.kind != "single" and route.buffer.records < route.size:

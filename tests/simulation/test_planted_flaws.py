@@ -102,7 +102,7 @@ def test_a_finish_before_the_messages_are_safe_is_found(monkeypatch):
     """A record is not finished when its messages are only handed over."""
     post = Desk._post
 
-    def hasty(self, records, posted):
+    def hasty(self, records, posted, older=()):
         self._finish(records)
         post(self, records, posted)
 
@@ -242,10 +242,10 @@ def test_one_verdict_for_a_whole_batch_is_found(monkeypatch):
     """A member that is new in its batch is not parked because another one has used up its tries."""
     fail_members = Desk._fail_members
 
-    def harsh(self, queue, failed, verdicts, now):
+    def harsh(self, queue, failed, verdicts, now, older):
         if any(isinstance(judge(error, record.attempt, self.route.retry), Park) for record, error in failed):
             failed = [(record, Reject()) for record, _ in failed]
-        fail_members(self, queue, failed, verdicts, now)
+        fail_members(self, queue, failed, verdicts, now, older)
 
     monkeypatch.setattr(Desk, "_fail_members", harsh)
     finds("has a copy on the error topic, its fate is None")
@@ -266,5 +266,7 @@ def test_an_undecodable_member_that_is_forgotten_is_found(monkeypatch):
 def test_messages_that_no_record_waits_for_are_found_when_they_are_dropped(monkeypatch):
     """Once, a batch whose members were all marked lost the messages it returned."""
     post = Desk._post
-    monkeypatch.setattr(Desk, "_post", lambda self, records, posted: records and post(self, records, posted))
+    monkeypatch.setattr(
+        Desk, "_post", lambda self, records, posted, older=(): records and post(self, records, posted, older)
+    )
     finds("messages were never sent")

@@ -71,7 +71,7 @@ def test_what_is_declared_is_kept():
 )
 def test_one_lane_keeps_the_order_of_the_partition(lanes, kind, order, expected):
     """With no more than one lane a partition is worked through one record at a time."""
-    assert expected == make_route(lanes=lanes, kind=kind, order=order).order_by
+    assert expected == make_route(lanes=lanes, kind=kind, order=order).kept_order
 
 
 @pytest.mark.parametrize(("function", "expected"), [(charge, False), (charge_async, True), (AsyncCall(), True)])

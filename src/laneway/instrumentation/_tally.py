@@ -35,6 +35,8 @@ class Tally(msgspec.Struct):
     """Records whose handler raised `Skip`."""
     parked: int = 0
     """Records whose copy is on the error topic."""
+    superseded: int = 0
+    """Records of a unique handler that a newer one of their key stood in for."""
     retried: int = 0
     """Calls that failed and were or will be repeated."""
     produced: int = 0
@@ -86,7 +88,7 @@ class Tally(msgspec.Struct):
     @property
     def finished(self) -> int:
         """Records that have reached their end."""
-        return self.handled + self.skipped + self.parked
+        return self.handled + self.skipped + self.parked + self.superseded
 
     def percentile(self, percent: float) -> int | None:
         """Latency in milliseconds that *percent* of the records did not exceed."""
@@ -107,6 +109,7 @@ class Tally(msgspec.Struct):
 
 
 _SUMMED = (
+    "superseded",
     "read",
     "handled",
     "skipped",

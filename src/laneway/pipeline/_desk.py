@@ -63,9 +63,9 @@ class Desk:
         self._notice = notice
         self._app = app
         self._clock = clock
-        self._order = route.order_by
+        self._order = route.kept_order
         self._most_records, self._most_size = route.buffer.records, int(route.buffer.size)
-        self._is_batch = route.kind == "batch"
+        self._is_batch = route.is_batch
         self._within = route.within.total_seconds()
         self._short_since: float | None = None
         self._pace = 0.0
@@ -113,7 +113,9 @@ class Desk:
         for partition, offsets in by_partition.items():
             self.ledger.see(partition, offsets)
         keys: Any
-        if self._order == "key":
+        if self._order == "key" and self.route.order_by is not None:
+            keys = [self.route.order_value(record) for record in records]
+        elif self._order == "key":
             keys = [record.key for record in records]
         elif self._order == "partition":
             keys = [record.partition for record in records]
@@ -168,8 +170,11 @@ class Desk:
             self._finish(result.finished)
         if result.skipped:
             self._finish(result.skipped)
+        older = result.older
+        if older:
+            self._supersede([old for new in (*result.finished, *result.skipped) for old in older.get(id(new), ())])
         for records, posted in result.outputs:
-            self._post(records, posted)
+            self._post(records, posted, [old for new in records for old in older.get(id(new), ())])
 
     def tick(self) -> None:
         """Let time pass: acknowledgements, repeats, postponed keys."""
@@ -263,7 +268,7 @@ class Desk:
             if index in errors:
                 # In the order of the key: that of the members has those first that cannot be decoded.
                 failed = [(record, errors[index][id(record)]) for record in queue.work() if id(record) in errors[index]]
-                self._fail_members(queue, failed, verdicts, now)
+                self._fail_members(queue, failed, verdicts, now, result.older)
             else:
                 self.scheduler.settle(queue, queue.taken)
 
@@ -273,6 +278,7 @@ class Desk:
         failed: list[tuple[Record[Any], Exception]],
         verdicts: dict[tuple[int, int], Verdict],
         now: float,
+        older: dict[int, list[Record[Any]]],
     ) -> None:
         until = now
         again: list[Record[Any]] = []
@@ -292,10 +298,13 @@ class Desk:
 
         def settle() -> None:
             if again:
-                self.scheduler.retain(queue, again)
+                # What a record supersedes waits with it.
+                kept = [old for new in again for old in (*older.get(id(new), ()), new)]
+                self.scheduler.retain(queue, kept)
                 self.scheduler.postpone(queue, 0, until)
             else:
                 self.scheduler.settle(queue, queue.taken)
+            self._supersede([old for new, _ in parked for old in older.get(id(new), ())])
 
         self._park_members(parked, settle)
 
@@ -342,7 +351,13 @@ class Desk:
         # The record's own timestamp and no partition: records of one key stay together on the error topic.
         return (self.route.error_topic_of(self._app), record.key, record.raw, headers, None, record.timestamp)
 
-    def _post(self, records: Sequence[Record[Any]], posted: list[Posted]) -> None:
+    def _supersede(self, records: Sequence[Record[Any]]) -> None:
+        """The newest record of their key is finished, and so are these."""
+        self.tally.superseded += len(records)
+        if records:
+            self._finish(records)
+
+    def _post(self, records: Sequence[Record[Any]], posted: list[Posted], older: Sequence[Record[Any]] = ()) -> None:
         """Send the messages of records that were handled; they are finished when the last one is acknowledged."""
         left, is_parked = len(posted), False
 
@@ -352,6 +367,7 @@ class Desk:
             if not left:
                 self.tally.handled += len(records)
                 self._finish(records)
+                self._supersede(older)
 
         def undeliverable(letter: Letter, error: Exception) -> bool:
             nonlocal is_parked
@@ -360,8 +376,7 @@ class Desk:
             why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {text_of(error)}")
             if records and not is_parked:
                 is_parked = True
-                self._note(records[0], why, "parked")
-                self.park_all(records, why)
+                self._park_members([(record, why) for record in records], lambda: self._supersede(older))
             elif not records and self._notice is not None:
                 self._notice(
                     f"{why}; it is given up, since every record of its batch was marked and none can be parked"

@@ -28,7 +28,7 @@ class Result:
     `done` counts, queue by queue, the records that need no further call; queues past its end were not begun.
     """
 
-    __slots__ = ("calls", "done", "failures", "finished", "members", "outputs", "seconds", "skipped")
+    __slots__ = ("calls", "done", "failures", "finished", "members", "older", "outputs", "seconds", "skipped")
 
     def __init__(self) -> None:
         self.done: list[int] = []
@@ -40,6 +40,8 @@ class Result:
         """Index of a queue to the record that stopped it."""
         self.members: list[tuple[int, Record[Any], Exception]] = []
         """Members of a batch that failed, with the index of their queue."""
+        self.older: dict[int, list[Record[Any]]] = {}
+        """Id of a record to those of its key that it supersedes, oldest first."""
         self.calls = 0
         self.seconds = 0.0
 
@@ -57,6 +59,7 @@ class Call:
     def __init__(self, route: Route, clock: Clock, slice_: float = 0.002) -> None:
         self._function = route.function
         self._name = route.name
+        self._is_unique = route.kind == "unique"
         self._codec = None if type(route.topic.value) is Raw else route.topic.value
         self._timeout = route.timeout.total_seconds() if route.timeout else None
         self._clock = clock
@@ -170,13 +173,17 @@ class Call:
     def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[Result, list[Record[Any]]]:
         """Decode the members; what cannot be decoded is parked alone and does not fail the others."""
         result, codec = Result(), self._codec
-        if codec is None:
+        if codec is None and not self._is_unique:
             return result, [record for queue in turn for record in queue.work()]
         records = []
         for index, queue in enumerate(turn):
-            for record in queue.work():
+            work = queue.work()
+            if self._is_unique and len(work) > 1:
+                result.older[id(work[-1])] = work[:-1]
+                work = work[-1:]
+            for record in work:
                 try:
-                    if record.raw is not None:
+                    if codec is not None and record.raw is not None:
                         record.value = codec.decode(record.raw)
                     records.append(record)
                 except Exception as error:  # noqa: BLE001 - a codec is user code too

@@ -27,7 +27,7 @@ class AsyncRunner:
 
     def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
         self._desk = desk
-        self._execute = call.batch_async if desk.route.kind == "batch" else call.single_async
+        self._execute = call.batch_async if desk.route.is_batch else call.single_async
         self._clock = clock
         self._lanes: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()

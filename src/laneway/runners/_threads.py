@@ -36,7 +36,7 @@ class ThreadRunner:
 
     def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
         self._desk = desk
-        self._execute = call.batch if desk.route.kind == "batch" else call.single
+        self._execute = call.batch if desk.route.is_batch else call.single
         self._clock = clock
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
@@ -109,7 +109,7 @@ class ThreadRunner:
         """Called with the lock held: as many threads as there is work for, no more than are useful."""
         desk = self._desk
         wanted = max(0, min(desk.scheduler.ready, self._useful() - desk.scheduler.lanes_busy))
-        if desk.route.kind == "batch":
+        if desk.route.is_batch:
             wanted = min(wanted, -(-desk.scheduler.ready // desk.route.size))
         while self._idle < wanted and len(self._threads) < desk.scheduler.lanes:
             self._add_thread()

@@ -183,7 +183,7 @@ class _Runner(AsyncRunner):
         super().__init__(desk, Call(route, clock if route.is_async else SystemClock(), slice_=math.inf), clock)
         if not route.is_async:
             call = Call(route, SystemClock(), slice_=math.inf)
-            self._plain = call.batch if route.kind == "batch" else call.single
+            self._plain = call.batch if route.is_batch else call.single
             self._execute = self._execute_sync
         self._rng = rng
         if rng is not None:
