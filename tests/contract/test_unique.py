@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,4 +84,4 @@ def test_records_are_ordered_by_something_else_than_their_key(world: World, by: 
     for customer in range(3):
         mine = [call for call in calls.calls() if call.offsets[0] < 60 and call.offsets[0] % 3 == customer]
         assert [call.offsets[0] for call in mine] == list(range(customer, 60, 3))
-        assert all(first.end <= second.start for first, second in zip(mine, mine[1:], strict=False))
+        assert all(first.end <= second.start for first, second in pairwise(mine))
