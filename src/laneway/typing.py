@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from laneway._record import Headers, Record
     from laneway.instrumentation import Tally
 
-__all__ = ["Delivered", "Engine", "Outcome", "Sender", "Source"]
+__all__ = ["Engine", "Outcome", "Sender", "Source"]
 
 
 class Outcome(Protocol):
@@ -39,10 +39,6 @@ class Source(Protocol):
         ...
 
 
-Delivered = "Callable[[Exception | None], None]"
-"""Called once per message: None when every in-sync replica has it, else why not."""
-
-
 class Sender(Protocol):
     """Puts messages on topics. Calls come one at a time, under the runner's lock; callbacks run inside `poll`."""
 
@@ -57,7 +53,10 @@ class Sender(Protocol):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> None:
-        """Hand over a message; *delivered* is called once, later, inside `poll`."""
+        """Hand over a message.
+
+        *delivered* is called once, later, inside `poll`: with None when every in-sync replica has it, else with why.
+        """
         ...
 
     def poll(self) -> None:

@@ -23,8 +23,7 @@ class Admin:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = quiet(options)
-        # Below notice librdkafka tells of its own housekeeping, such as events nobody waited for.
-        self._client = AdminClient({"log_level": 5, **self._options})
+        self._client = AdminClient(self._options)
 
     def partitions(self, topic: str, timeout: float = 5.0) -> list[int]:
         """Partition numbers of a topic; empty when there is no such topic.

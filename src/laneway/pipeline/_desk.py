@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Desk"]
 
 _MOST_A_TURN = 512  # records; more would not be faster, and a turn that fails late would give back more
-_MOST_UNKNOWN = 16  # records of a turn while no call has been timed
 _SLICE = 0.002  # seconds of work a lane takes at once: short enough that no other key waits noticeably
 
 
@@ -135,8 +134,6 @@ class Desk:
             most = self.route.size
             if scheduler.ready < most and not self._is_due():
                 return None
-        elif not self._pace:
-            most = 1  # the pace is not known: several slow calls in a row would keep the other lanes idle
         else:
             most = self._most_a_turn()
         turn = scheduler.take(most)
@@ -214,11 +211,11 @@ class Desk:
 
     def _most_a_turn(self) -> int:
         """As many records as a lane can work through in one slice, but never the work that free lanes could begin."""
-        pace = self._pace
-        if pace * _MOST_A_TURN < _SLICE and pace:
+        if not self._pace:
+            return 1  # not known yet: several slow calls in a row would keep the other lanes idle
+        if self._pace * _MOST_A_TURN < _SLICE:
             return _MOST_A_TURN
-        most = int(_SLICE / pace) if pace else _MOST_UNKNOWN
-        return max(1, min(most, self.scheduler.ready // self.scheduler.lanes))
+        return max(1, min(int(_SLICE / self._pace), self.scheduler.ready // self.scheduler.lanes))
 
     def _is_due(self) -> bool:
         if self.is_closing or not self.room:
