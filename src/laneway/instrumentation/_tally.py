@@ -35,6 +35,8 @@ class Tally(msgspec.Struct):
     """Records whose handler raised `Skip`."""
     parked: int = 0
     """Records whose copy is on the error topic."""
+    reduced: int = 0
+    """Copies that were too large for the error topic and left something out."""
     superseded: int = 0
     """Records of a unique handler that a newer one of their key stood in for."""
     retried: int = 0
@@ -69,6 +71,10 @@ class Tally(msgspec.Struct):
         """Keep a failure as an example, while there are few."""
         if len(self.samples) < _SAMPLES:
             self.samples.append(sample)
+
+    def note(self, handler: str, place: tuple[str, int, int], error: str, fate: str) -> None:
+        """Keep a failure of the record at (topic, partition, offset) as an example."""
+        self.sample(ErrorSample(handler, *place, error[:300], fate))
 
     def add(self, other: Tally) -> None:
         """Add another tally to this one."""
@@ -110,6 +116,7 @@ class Tally(msgspec.Struct):
 
 _SUMMED = (
     "superseded",
+    "reduced",
     "read",
     "handled",
     "skipped",

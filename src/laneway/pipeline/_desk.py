@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from laneway.errors import ProduceError, UnreachableStateError
-from laneway.instrumentation import ErrorSample, Histogram, Tally
+from laneway.instrumentation import Histogram, Tally
 from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline._outbox import Letter, Outbox, is_hopeless
-from laneway.retry import Failure, TryAgain, Verdict, judge, parked_headers, text_of
+from laneway.retry import Failure, Reduction, TryAgain, Verdict, judge, parked_headers, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -333,20 +333,23 @@ class Desk:
             if then is not None:
                 then()
 
+        reductions: list[Reduction] = ["trace", "value"]
+
         def undeliverable(letter: Letter, error: Exception) -> bool:
-            if is_hopeless(error):
-                # The trace is what we added; without it the copy is hardly larger than the record was.
-                letter.posted = self._copy(record, failure.shortened())
+            if is_hopeless(error) and reductions:
+                # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
+                # the value still tells where the record is.
+                letter.posted = self._copy(record, failure, reductions.pop(0))
+                self.tally.reduced += len(reductions)  # once: at the first of the two
             return False
 
         self.outbox.post(Letter(self._copy(record, failure), landed, undeliverable))
 
-    def _copy(self, record: Record[Any], failure: Failure) -> Posted:
-        headers = parked_headers(
-            record, failure, app=self._app, handler=self.route.name, now=int(self._clock.wall() * 1000)
-        )
+    def _copy(self, record: Record[Any], failure: Failure, reduced: Reduction = "") -> Posted:
+        now, value = int(self._clock.wall() * 1000), None if reduced == "value" else record.raw
+        headers = parked_headers(record, failure, app=self._app, handler=self.route.name, now=now, reduced=reduced)
         # The record's own timestamp and no partition: records of one key stay together on the error topic.
-        return (self.route.error_topic_of(self._app), record.key, record.raw, headers, None, record.timestamp)
+        return (self.route.error_topic_of(self._app), record.key, value, headers, None, record.timestamp)
 
     def _supersede(self, records: Sequence[Record[Any]]) -> None:
         """The newest record of their key is finished, and so are these."""
@@ -387,5 +390,5 @@ class Desk:
             self.outbox.post(Letter(message, landed, undeliverable))
 
     def _note(self, record: Record[Any], error: Exception, fate: str) -> None:
-        text = f"{type(error).__name__}: {text_of(error)}"[:300]
-        self.tally.sample(ErrorSample(self.route.name, record.topic, record.partition, record.offset, text, fate))
+        place = (record.topic, record.partition, record.offset)
+        self.tally.note(self.route.name, place, f"{type(error).__name__}: {text_of(error)}", fate)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from laneway._record import Headers, Record
 
-__all__ = ["ERROR_HEADERS", "Failure", "parked_headers", "text_of"]
+__all__ = ["ERROR_HEADERS", "Failure", "Reduction", "parked_headers", "text_of"]
 
 _PREFIX = "laneway-"
 ERROR_HEADERS = (
@@ -26,6 +26,9 @@ ERROR_HEADERS = (
     "laneway-parked-at",
 )
 """Every header a parked copy carries besides those of the record."""
+
+Reduction = Literal["", "trace", "value"]
+"""What a copy leaves out: nothing, the trace, or also the value and the record's own headers: a reference."""
 
 _TRACE_LIMIT = 4_000  # characters; a longer trace makes the copy larger than the record without telling more
 _MESSAGE_LIMIT = 1_000
@@ -61,7 +64,9 @@ def text_of(error: BaseException) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def parked_headers(record: Record[object], failure: Failure, *, app: str, handler: str, now: int) -> Headers:
+def parked_headers(
+    record: Record[object], failure: Failure, *, app: str, handler: str, now: int, reduced: Reduction = ""
+) -> Headers:
     """Headers of the parked copy: the record's own in their order, then ours.
 
     Ours replace any that the record already carries, so a record parked again does not grow.
@@ -72,8 +77,12 @@ def parked_headers(record: Record[object], failure: Failure, *, app: str, handle
         app: the app's name.
         handler: the handler's name.
         now: milliseconds since the epoch.
+        reduced: what the copy leaves out because it would be too large; named in the header ``laneway-reduced``.
     """
     own = [(name, value) for name, value in record.headers if not name.startswith(_PREFIX)]
+    if reduced == "value":
+        own = []
+    failure = failure.shortened() if reduced else failure
     values = (
         record.topic,
         record.partition,
@@ -90,4 +99,5 @@ def parked_headers(record: Record[object], failure: Failure, *, app: str, handle
     return [
         *own,
         *((name, str(value).encode("utf-8", "replace")) for name, value in zip(ERROR_HEADERS, values, strict=True)),
+        *([("laneway-reduced", reduced.encode())] if reduced else ()),
     ]

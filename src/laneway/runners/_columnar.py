@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway._record import Record
 from laneway.errors import Skip
-from laneway.instrumentation import ErrorSample, Histogram
+from laneway.instrumentation import Histogram
 from laneway.retry import TryAgain, judge, text_of
 
 if TYPE_CHECKING:
@@ -98,10 +98,8 @@ class ColumnarRunner:
 
     def _note(self, table: pa.Table, error: Exception, fate: str) -> None:
         row = table.slice(0, 1).to_pylist()[0]
-        text = f"{type(error).__name__}: {text_of(error)}"[:300]
-        self._desk.tally.sample(
-            ErrorSample(self._desk.route.name, row["topic"], row["partition"], row["offset"], text, fate)
-        )
+        place = (row["topic"], row["partition"], row["offset"])
+        self._desk.tally.note(self._desk.route.name, place, f"{type(error).__name__}: {text_of(error)}", fate)
 
 
 def _payload_size(table: pa.Table) -> int:

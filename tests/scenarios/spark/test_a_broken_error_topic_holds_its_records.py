@@ -78,3 +78,15 @@ def test_an_error_topic_that_takes_only_small_messages(scene: Scene) -> None:
     resource = ConfigResource(ResourceType.TOPIC, scene.error_topic, incremental_configs=[entry])
     scene.client.incremental_alter_configs([resource])[resource].result()
     _ends_well(scene, run, poison)
+
+
+def test_a_record_too_large_for_the_error_topic_leaves_a_reference(scene: Scene) -> None:
+    """Its copy goes without the value, says so, and tells where the record is; nothing waits for it."""
+    scene.admin.create(scene.error_topic, 3, config={"max.message.bytes": "1500"})
+    run = scene.run(seconds=0)
+    poison = _poison(scene, 500)
+    _ends_well(scene, run, poison)
+    copies = scene.read(scene.error_topic)
+    assert {copy.header("laneway-reduced") for copy in copies} == {b"value"}
+    assert {copy.raw for copy in copies} == {None}
+    assert all(copy.key for copy in copies)

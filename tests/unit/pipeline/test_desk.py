@@ -178,6 +178,20 @@ def test_a_copy_that_is_too_large_goes_without_its_trace():
     assert dict(copy["headers"])["laneway-error-trace"] == b""
 
 
+def test_a_copy_that_is_still_too_large_is_a_reference():
+    """It tells where the record is, why it failed, and that its value is left out; it counts as reduced once."""
+    bench = Bench(raising(ValueError("planted")), answers=[MessageTooLargeError("x")] * 2)
+    bench.desk.admit([make_record(7, raw=b"all of it", headers=[("own", b"1")])])
+    bench.run()
+    (copy,) = bench.sender.acked
+    headers = dict(copy["headers"])
+
+    assert (copy["key"], copy["value"]) == (b"k", None)
+    assert (headers["laneway-reduced"], headers["laneway-origin-offset"]) == (b"value", b"7")
+    assert "own" not in headers
+    assert (bench.desk.tally.parked, bench.desk.tally.reduced) == (1, 1)
+
+
 def test_an_error_topic_that_is_down_loses_nothing():
     """The record stays unfinished, and the outbox says why, until the topic is back."""
     bench = Bench(raising(ValueError()), answers=[ProduceError("down")] * 5)
