@@ -72,7 +72,7 @@ class LanewayRun:
 
     def workers(self) -> list[psutil.Process]:
         """The Python processes that run handlers: children of the worker daemon."""
-        return [process for process in self.family() if _DAEMON in _command(process) and _is_child_of_daemon(process)]
+        return [process for process in self.family() if _DAEMON in _words(process) and _is_child_of_daemon(process)]
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the driver alone."""
@@ -118,11 +118,12 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _command(process: psutil.Process) -> str:
+def _words(process: psutil.Process) -> list[str]:
+    """The command line. The JVM's, and that of a child it has only just forked, names the daemon inside a word."""
     try:
-        return " ".join(process.cmdline())
+        return process.cmdline()
     except psutil.Error:
-        return ""
+        return []
 
 
 def _is_child_of_daemon(process: psutil.Process) -> bool:
@@ -130,4 +131,4 @@ def _is_child_of_daemon(process: psutil.Process) -> bool:
         parent = process.parent()
     except psutil.NoSuchProcess:
         return False
-    return parent is not None and _DAEMON in _command(parent)
+    return parent is not None and _DAEMON in _words(parent)
