@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if heavy:
         config.hook.pytest_deselected(items=heavy)
         items[:] = [item for item in items if item not in heavy]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """In continuous integration a test with real processes may be tried a second time; the summary says so.
+
+    They wait for brokers, JVMs and signals on a machine that others use too. On a developer's machine every failure
+    counts, and so it does everywhere for a test without processes.
+    """
+    if os.environ.get("CI") and (item.get_closest_marker("broker") or item.get_closest_marker("spark")):
+        item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture(scope="session")
