@@ -165,12 +165,10 @@ class App:
             topic=topic,
             kind="single",
             lanes=lanes,
-            retry=retry or Retry(),
-            timeout=None if timeout is None else _duration(timeout, "timeout"),
             order=order,
             order_by=order_by,
             strict=strict,
-            buffer=buffer or Buffer(),
+            **_common(retry, timeout, buffer),
         )
 
     def batch_handler(
@@ -203,9 +201,7 @@ class App:
             lanes=lanes,
             size=size,
             within=_duration(within, "within"),
-            retry=retry or Retry(),
-            timeout=None if timeout is None else _duration(timeout, "timeout"),
-            buffer=buffer or Buffer(),
+            **_common(retry, timeout, buffer),
         )
 
     def unique_handler(
@@ -239,9 +235,7 @@ class App:
             lanes=lanes,
             size=size,
             within=_duration(within, "within"),
-            retry=retry or Retry(),
-            timeout=None if timeout is None else _duration(timeout, "timeout"),
-            buffer=buffer or Buffer(),
+            **_common(retry, timeout, buffer),
         )
 
     def columnar_handler(
@@ -330,6 +324,12 @@ class App:
     def __repr__(self) -> str:
         """As it is written."""
         return f"App({self.name!r})"
+
+
+def _common(retry: Retry | None, timeout: Duration | None, buffer: Buffer | None) -> dict[str, Any]:
+    """What every kind of handler may be told, with its defaults."""
+    limit = None if timeout is None else _duration(timeout, "timeout")
+    return {"retry": retry or Retry(), "timeout": limit, "buffer": buffer or Buffer()}
 
 
 def _duration(value: Duration, name: str) -> timedelta:

@@ -61,3 +61,20 @@ def test_the_second_signal_stops_now(scene: Scene, number: signal.Signals) -> No
     scene.finish(life="-2", seconds=0)
     assert check(scene.calls("-2"), scene.ends()).is_clean
     assert scene.lag() == 0
+
+
+def test_a_forced_stop_with_a_checkpoint_loses_nothing(scene: Scene) -> None:
+    """A batch that was cut short is not in Spark's commit log, so a restart from the checkpoint handles all of it."""
+    scene.produce(600)
+    gate, checkpoint = scene.folder / "gate", str(scene.folder / "checkpoint")
+    first = scene.run("--checkpoint", checkpoint, life="-1", gate=gate)
+    eventually(lambda: "consuming" in first.output and first.workers(), timeout=90)
+    eventually(lambda: any(worker.num_threads() > 8 for worker in first.workers()), timeout=60, why="calls that wait")
+    first.send(signal.SIGTERM)
+    eventually(lambda: "stopping" in first.output, timeout=30)
+    first.send(signal.SIGTERM)
+    assert first.ended(30) == 3, first.output
+    assert "Traceback" not in first.output
+    gate.touch()
+    scene.finish("--checkpoint", checkpoint, life="-2", seconds=0)
+    assert check(scene.calls("-2"), scene.ends()).is_clean
