@@ -35,7 +35,20 @@ def click(number: int) -> tuple[bytes, bytes]:
     return f"/page/{number % 7}".encode(), b""
 
 
-KINDS: dict[str, Callable[[int], tuple[bytes, bytes]]] = {"orders": order, "readings": reading, "clicks": click}
+def payment(number: int) -> tuple[bytes, bytes]:
+    """Every ninth payment is for a merchant that has closed."""
+    merchant = {"id": f"merchant-{number % 9}", "closed": number % 9 == 8}
+    value = {"number": number, "cents": 100 + number, "merchant": merchant}
+    return f"card-{number % 40}".encode(), json.dumps(value).encode()
+
+
+KINDS: dict[str, Callable[[int], tuple[bytes, bytes]]] = {
+    "orders": order,
+    "readings": reading,
+    "clicks": click,
+    "payments": payment,
+}
+OUTPUTS = {"orders": "receipts", "payments": "transfers"}
 
 
 def main() -> None:
@@ -46,7 +59,7 @@ def main() -> None:
     given = parser.parse_args()
     options = {"bootstrap.servers": given.brokers}
     admin = Admin(options)
-    for topic in (given.topic, "receipts") if given.topic == "orders" else (given.topic,):
+    for topic in filter(None, (given.topic, OUTPUTS.get(given.topic))):
         if admin.create(topic, PARTITIONS):
             print(f"made topic {topic} with {PARTITIONS} partitions")
     made = produce_many({**options, "acks": "all"}, given.topic, map(KINDS[given.topic], range(given.count)))

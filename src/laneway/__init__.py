@@ -1,17 +1,24 @@
 """Process Kafka topics with more parallelism than they have partitions, in key order, on Spark or in-process."""
 
-from laneway._app import App, Buffer
+from laneway._app import App
+from laneway._error_consumer import ErrorConsumer
+from laneway._grouping import GroupedBy, Grouping
 from laneway._order import by_field, by_header
 from laneway._record import Batch, Message, Record, Topic
+from laneway._route import Buffer
 from laneway.codecs import Codec, Json, Raw, Text
 from laneway.errors import LanewayError, Reject, RetryAfter, Skip
-from laneway.retry import Retry
+from laneway.retry import Breaker, Retry
 
 __all__ = [
     "App",
     "Batch",
+    "Breaker",
     "Buffer",
     "Codec",
+    "ErrorConsumer",
+    "GroupedBy",
+    "Grouping",
     "Json",
     "LanewayError",
     "Message",

@@ -2,110 +2,42 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from laneway._units import Duration, Size, as_duration, as_size
+from laneway._error_consumer import ErrorConsumer
+from laneway._route import Buffer, Order, OrderBy, Route, checked
+from laneway._substitutes import Substitutes
+from laneway._units import Duration, as_duration
 from laneway.errors import DeclarationError
-from laneway.retry import Retry, error_topic_name
+from laneway.retry import ERROR_PATTERN, RETRY_PATTERN, STYLES, Breaker, Retry, Style
 
 if TYPE_CHECKING:
-    from laneway._record import Record, Topic
+    from datetime import timedelta
+
+    from laneway._grouping import Grouping
+    from laneway._record import Topic
     from laneway.typing import Engine, Outcome
 
-__all__ = ["App", "Buffer", "Kind", "Order", "Route"]
+__all__ = ["App"]
 
-Order = Literal["key", "partition", "none"]
-Kind = Literal["single", "batch", "unique", "columnar"]
-OrderBy = Callable[[Any], Any]
-"""What orders records instead of the Kafka key: a function of the record; None means no order."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """How much may wait in memory, for each task or process, before it stops reading.
-
-    Args:
-        records: read and not yet finished. 20,000 keeps several hundred lanes busy through uneven keys.
-        size: bytes of their keys and values. With the client's own prefetch (as much again) this bounds memory.
-    """
-
-    records: int = 20_000
-    size: Size = "64MiB"
-
-    def __post_init__(self) -> None:
-        """Check and normalise."""
-        if self.records < 1:
-            raise DeclarationError(f"Buffer(records={self.records}): at least 1 record must fit")
-        try:
-            object.__setattr__(self, "size", as_size(self.size))
-        except ValueError as error:
-            raise DeclarationError(f"Buffer: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One handler and how it is to be run: what `App.handler` and its siblings collect."""
-
-    name: str
-    topic: Topic[Any]
-    function: Callable[..., Any]
-    kind: Kind = "single"
-    lanes: int = 1
-    retry: Retry = field(default_factory=Retry)
-    timeout: timedelta | None = None
-    order: Order = "key"
-    strict: bool = False
-    size: int = 1
-    within: timedelta = timedelta(seconds=3)
-    buffer: Buffer = field(default_factory=Buffer)
-    error_topic: str | None = None
-    order_by: OrderBy | None = None
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether the handler takes several records at once, as a `Batch`."""
-        return self.kind in ("batch", "unique")
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the handler is an ``async def``."""
-        call = getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
-        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
-
-    @property
-    def kept_order(self) -> Order:
-        """The order really kept: with no more than one lane a partition is worked through one record at a time."""
-        return "partition" if self.lanes <= 1 and self.kind == "single" else self.order
-
-    def order_value(self, record: Record[Any]) -> Any:
-        """What orders a record; one for which it cannot be told keeps the order of its key."""
-        try:
-            return record.key if self.order_by is None else self.order_by(record)
-        except Exception:  # noqa: BLE001 - a user's function, on a record that may be poison
-            return (record.key,)
-
-    def error_topic_of(self, app: str) -> str:
-        """Name of the topic where failed records are parked."""
-        return self.error_topic or error_topic_name(self.topic.name, app)
-
-    def with_changes(self, **changes: Any) -> Route:
-        """A copy with some fields replaced, checked again."""
-        return _checked(replace(self, **changes))
-
-
-class App:
+class App(Substitutes):
     """Handlers that share one name, which is also the consumer group.
 
     Args:
         name: consumer group, client id and checkpoint name.
+        error_topic: pattern of the error topics' names, with ``{topic}``, ``{app}`` and ``{handler}``.
+        retry_topic: pattern of the retry topics' names, with ``{step}`` too.
+        error_headers: whose header names parked copies carry besides laneway's own: ``spring`` for tools of Spring
+            Kafka, ``connect`` for those of Kafka Connect.
+        errors: when parked records are taken up again; only by hand by default.
 
     Example:
         >>> app = App("billing")
@@ -115,21 +47,38 @@ class App:
         ['charge']
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        error_topic: str = ERROR_PATTERN,
+        retry_topic: str = RETRY_PATTERN,
+        error_headers: Style = "laneway",
+        errors: ErrorConsumer | None = None,
+    ) -> None:
         if not _NAME.fullmatch(name):
             # The name becomes a group id and part of a path, so nothing that could climb out of a folder.
             raise DeclarationError(
                 f"App({name!r}): use 1 to 200 letters, digits, '.', '_' or '-', starting with a letter or digit"
             )
-        self.name = name
-        self._routes: dict[str, Route] = {}
+        if error_headers not in STYLES:
+            raise DeclarationError(f"App(error_headers={error_headers!r}): use {', '.join(map(repr, STYLES))}")
+        if not isinstance(errors, ErrorConsumer | None):
+            raise DeclarationError(f'App(errors={errors!r}): give ErrorConsumer(cron="*/15 * * * *")')
+        super().__init__(name)
+        self.errors = errors
+        self._common: dict[str, Any] = {
+            "error_topic": error_topic,
+            "retry_topic": retry_topic,
+            "error_headers": error_headers,
+        }
         self._setup: list[Callable[[], Any]] = []
         self._cleanup: list[Callable[[], Any]] = []
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The handlers, in the order of their declaration."""
-        return tuple(self._routes.values())
+        """The handlers, in the order of their declaration, each with its interceptors."""
+        return self._extended(self.name, self._routes.values())
 
     def handler(  # noqa: PLR0913 - the options of a decorator, each by its keyword
         self,
@@ -141,7 +90,9 @@ class App:
         order: Order = "key",
         order_by: OrderBy | None = None,
         strict: bool = False,
+        breaker: Breaker | None = None,
         buffer: Buffer | None = None,
+        delay: Duration = "0s",
     ) -> Callable[[F], F]:
         """Declare a function that takes one record and returns nothing, a message or several.
 
@@ -159,7 +110,10 @@ class App:
             order_by: what stands in for the key: a function of the record, such as ``by_header("customer")`` or
                 ``by_field("customer.id")``. Records of one value that are in different partitions have no order.
             strict: forbid a busy partition to borrow the lanes of an idle one.
+            breaker: when to stop calling a function that fails again and again, and how to find out that it works
+                again; by default it is called whatever happens.
             buffer: how much may wait in memory.
+            delay: run a record only when its timestamp is so old, and no later than that after it was first seen.
         """
         return self._declare(
             topic=topic,
@@ -168,10 +122,11 @@ class App:
             order=order,
             order_by=order_by,
             strict=strict,
-            **_common(retry, timeout, buffer),
+            delay=_duration(delay, "delay"),
+            **_common(retry, timeout, breaker, buffer),
         )
 
-    def batch_handler(
+    def batch_handler(  # noqa: PLR0913 - as for `handler`
         self,
         topic: Topic[Any],
         *,
@@ -180,7 +135,9 @@ class App:
         lanes: int = 1,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        breaker: Breaker | None = None,
         buffer: Buffer | None = None,
+        bisect: bool = False,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `Batch` of up to *size* records, gathered for at most *within*.
 
@@ -193,7 +150,13 @@ class App:
             lanes: how many batches per partition may be in work at once.
             retry: what to do when the function raises; the whole batch is tried again or parked.
             timeout: time limit of one call, as for `handler`.
+            breaker: when to stop calling a function that fails again and again, as for `handler`.
             buffer: how much may wait in memory.
+            bisect: when the function raises, call it again with each half, and so on down to single records: those
+                that fail alone are tried again or parked, the others are finished. Once a record has failed, later ones
+                of its key wait for its verdict. Calls are repeated, so the function must be idempotent. A bad record
+                among *n* costs at most 2·log2(*n*) calls more, *n* bad ones 2·*n*: when nothing can work, raise
+                `RetryAfter`, which is for the whole batch, as `Reject` and `Skip` are, and is not bisected.
         """
         return self._declare(
             topic=topic,
@@ -201,10 +164,56 @@ class App:
             lanes=lanes,
             size=size,
             within=_duration(within, "within"),
-            **_common(retry, timeout, buffer),
+            bisect=bisect,
+            **_common(retry, timeout, breaker, buffer),
         )
 
-    def unique_handler(
+    def custom_handler(  # noqa: PLR0913 - as for `handler`
+        self,
+        topic: Topic[Any],
+        *,
+        kind: Grouping,
+        size: int,
+        within: Duration = "3s",
+        lanes: int = 1,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        breaker: Breaker | None = None,
+        buffer: Buffer | None = None,
+        bisect: bool = False,
+    ) -> Callable[[F], F]:
+        """Declare a function that takes a `Batch` of records that belong together, as a kind of your own says.
+
+        Records are gathered as for `batch_handler`; then *kind* cuts them into groups, and the function is called with
+        one group after the other, in the order given. Each group has its own outcome. Records of one key may be in
+        several groups: they run in the order of the groups, but once one has failed, later ones of its key wait for
+        its verdict.
+
+        Args:
+            topic: what to read.
+            kind: `GroupedBy` or anything else with a method ``split(records)``; see `Grouping`. One that loses,
+                repeats or makes up a record fails everything that it was given.
+            size: most records gathered at once.
+            within: how long a record may wait for the others.
+            lanes: how many gatherings per partition may be in work at once.
+            retry: what to do when the function raises; the group is tried again or parked.
+            timeout: time limit of one call, as for `handler`.
+            breaker: when to stop calling a function that fails again and again, as for `handler`.
+            buffer: how much may wait in memory.
+            bisect: look for the records that make a group fail, as for `batch_handler`.
+        """
+        return self._declare(
+            topic=topic,
+            kind="custom",
+            grouping=kind,
+            lanes=lanes,
+            size=size,
+            within=_duration(within, "within"),
+            bisect=bisect,
+            **_common(retry, timeout, breaker, buffer),
+        )
+
+    def unique_handler(  # noqa: PLR0913 - as for `handler`
         self,
         topic: Topic[Any],
         *,
@@ -213,7 +222,9 @@ class App:
         lanes: int = 1,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        breaker: Breaker | None = None,
         buffer: Buffer | None = None,
+        bisect: bool = False,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `Batch` with only the newest record of each key that was gathered.
 
@@ -227,7 +238,9 @@ class App:
             lanes: how many calls per partition may be in work at once.
             retry: what to do when the function raises; a record that came meanwhile supersedes the failed one.
             timeout: time limit of one call, as for `handler`.
+            breaker: when to stop calling a function that fails again and again, as for `handler`.
             buffer: how much may wait in memory.
+            bisect: look for the records that make a call fail, as for `batch_handler`.
         """
         return self._declare(
             topic=topic,
@@ -235,11 +248,18 @@ class App:
             lanes=lanes,
             size=size,
             within=_duration(within, "within"),
-            **_common(retry, timeout, buffer),
+            bisect=bisect,
+            **_common(retry, timeout, breaker, buffer),
         )
 
     def columnar_handler(
-        self, topic: Topic[Any], *, size: int = 50_000, retry: Retry | None = None, buffer: Buffer | None = None
+        self,
+        topic: Topic[Any],
+        *,
+        size: int = 50_000,
+        retry: Retry | None = None,
+        breaker: Breaker | None = None,
+        buffer: Buffer | None = None,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `pyarrow.Table` of up to *size* records.
 
@@ -251,6 +271,7 @@ class App:
             kind="columnar",
             size=size,
             retry=retry or Retry(),
+            breaker=breaker,
             buffer=buffer or Buffer(records=max(size, 1)),
         )
 
@@ -288,8 +309,9 @@ class App:
         if unknown:
             known = ", ".join(sorted(self._routes)) or "none"
             raise DeclarationError(f"app {self.name!r} has no handler {', '.join(unknown)}; it has: {known}")
-        copy = App(self.name)
+        copy = App(self.name, errors=self.errors, **self._common)
         copy._setup, copy._cleanup = self._setup, self._cleanup
+        self._share_with(copy, without)
         for name, route in self._routes.items():
             if name in without:
                 continue
@@ -316,7 +338,7 @@ class App:
             name = getattr(function, "__name__", type(function).__name__)
             if name in self._routes:
                 raise DeclarationError(f"app {self.name!r} already has a handler named {name!r}; names must differ")
-            self._routes[name] = _checked(Route(name=name, function=function, **fields))
+            self._routes[name] = checked(Route(name=name, function=function, **self._common, **fields))
             return function
 
         return register
@@ -326,10 +348,12 @@ class App:
         return f"App({self.name!r})"
 
 
-def _common(retry: Retry | None, timeout: Duration | None, buffer: Buffer | None) -> dict[str, Any]:
+def _common(
+    retry: Retry | None, timeout: Duration | None, breaker: Breaker | None, buffer: Buffer | None
+) -> dict[str, Any]:
     """What every kind of handler may be told, with its defaults."""
     limit = None if timeout is None else _duration(timeout, "timeout")
-    return {"retry": retry or Retry(), "timeout": limit, "buffer": buffer or Buffer()}
+    return {"retry": retry or Retry(), "timeout": limit, "breaker": breaker, "buffer": buffer or Buffer()}
 
 
 def _duration(value: Duration, name: str) -> timedelta:
@@ -337,25 +361,3 @@ def _duration(value: Duration, name: str) -> timedelta:
         return as_duration(value)
     except ValueError as error:
         raise DeclarationError(f"{name}: {error}") from error
-
-
-def _checked(route: Route) -> Route:
-    """Refuse what cannot work, with the reason."""
-    where = f"handler {route.name!r}"
-    if not callable(route.function):
-        raise DeclarationError(f"{where}: {route.function!r} is not a function")
-    if route.lanes < 0:
-        raise DeclarationError(f"{where}: lanes={route.lanes}; lanes is 0 or more (0 and 1: one record at a time)")
-    if route.size < 1:
-        raise DeclarationError(f"{where}: size={route.size}; a batch holds at least 1 record")
-    if route.order not in ("key", "partition", "none"):
-        raise DeclarationError(f"{where}: order={route.order!r}; use 'key', 'partition' or 'none'")
-    if route.kind == "columnar" and route.is_async:
-        raise DeclarationError(f"{where}: a columnar handler is a plain def; async gains nothing on a table")
-    if route.order_by is not None and not callable(route.order_by):
-        raise DeclarationError(f"{where}: order_by={route.order_by!r}; give a function, or by_header(…) or by_field(…)")
-    if route.error_topic == route.topic.name:
-        raise DeclarationError(f"{where}: its error topic is the topic it reads, so a failed record would never end")
-    if route.kind != "single" and route.buffer.records < route.size:
-        return replace(route, buffer=Buffer(route.size, route.buffer.size))
-    return route

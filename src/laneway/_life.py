@@ -58,6 +58,15 @@ class Life:
         if self._changed is not None:
             self._changed(state, detail)
 
+    def note(self, detail: str) -> None:
+        """Change only the detail, whatever the state is. Any thread may call it."""
+        with self._condition:
+            state, before = self._state, self._detail
+            self._detail = detail
+            self._condition.notify_all()
+        if self._changed is not None and detail != before:
+            self._changed(state, detail)
+
     def wait_for(self, state: State, timeout: float | None = None) -> bool:
         """Wait until the engine is in *state*; False when it was not in time."""
         with self._condition:

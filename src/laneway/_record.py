@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import msgspec
 from typing_extensions import TypeVar
@@ -16,13 +16,21 @@ from laneway.errors import DeclarationError, Reject, RetryAfter, Skip
 if TYPE_CHECKING:
     from laneway._units import Duration
 
-__all__ = ["Batch", "Headers", "Message", "Record", "Topic", "as_key"]
+__all__ = ["Batch", "Headers", "Message", "Origin", "Record", "Topic", "as_key"]
 
 V = TypeVar("V", default=bytes)
 _RAW = Raw()
 
 Headers = Sequence[tuple[str, bytes | None]]
 """Header names and values in their order; a name may stand more than once, a value may be null."""
+
+
+class Origin(NamedTuple):
+    """Where a record was before it was copied to a retry or error topic."""
+
+    topic: str
+    partition: int
+    offset: int
 
 
 class Record(msgspec.Struct, Generic[V], eq=False):
@@ -54,6 +62,10 @@ class Record(msgspec.Struct, Generic[V], eq=False):
     """The decoded value; None for a tombstone."""
     attempt: int = 1
     """1 at the first call of the handler, 2 at the first retry."""
+    before: int = 0
+    """How many of these calls were on earlier steps of the ladder."""
+    origin: Origin | None = None
+    """Where it came from, when it was read from a retry or error topic; its timestamp is the original one then."""
 
     @property
     def time(self) -> datetime:
@@ -72,6 +84,15 @@ class Record(msgspec.Struct, Generic[V], eq=False):
                 return value
         return None
 
+    def replaced(self, **changes: Any) -> Record[Any]:
+        """A copy with some fields replaced, for an interceptor to hand on.
+
+        Example:
+            >>> Topic("orders").record(b"secret").replaced(value=b"***").value
+            b'***'
+        """
+        return msgspec.structs.replace(self, **changes)
+
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[V]):
@@ -83,6 +104,15 @@ class Message(Generic[V]):
     headers: Headers = ()
     partition: int | None = None
     timestamp: int | None = None
+
+    def replaced(self, **changes: Any) -> Message[Any]:
+        """A copy with some fields replaced, for an interceptor to hand on.
+
+        Example:
+            >>> Topic("orders").message(b"{}").replaced(headers=[("source", b"web")]).headers
+            [('source', b'web')]
+        """
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)

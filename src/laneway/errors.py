@@ -10,7 +10,8 @@
     │   ├── CheckpointError   the checkpoint is unreadable or belongs to another app
     │   └── DataLossError     records that were to be read are gone from the topic
     ├── ProduceError          a message was not accepted by the brokers
-    │   └── MessageTooLargeError   it is larger than the topic allows
+    │   ├── MessageTooLargeError   it is larger than the topic allows
+    │   └── TimestampRefusedError  its timestamp is further from now than the topic allows
     ├── AdminError            a topic or offset request failed
     ├── BrokerError           the development broker cannot be fetched, started or stopped
     └── UnreachableStateError this should never happen; please open an issue
@@ -44,6 +45,7 @@ __all__ = [
     "RetryAfter",
     "SettingsError",
     "Skip",
+    "TimestampRefusedError",
     "UnreachableStateError",
 ]
 
@@ -113,6 +115,10 @@ class ProduceError(LanewayError):
 
 class MessageTooLargeError(ProduceError):
     """A message is larger than its topic or the client allows."""
+
+
+class TimestampRefusedError(ProduceError):
+    """A message's timestamp is further in the future or past than its topic allows."""
 
 
 class AdminError(LanewayError):

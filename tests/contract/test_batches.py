@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from support.contract_recorder import overlaps
 
 if TYPE_CHECKING:
     from support.contract import World
+    from support.contract_recorder import Call
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -272,4 +274,105 @@ def test_a_columnar_handler_that_fails_parks_its_rows(world: World) -> None:
     parked = world.errors(app)
     assert values_by_key(parked) == {b"k": [b"1", None], None: [b""]}
     assert {record.header("laneway-attempts") for record in parked} == {b"2"}
+    assert world.committed(app, topic) == world.ends(topic)
+
+
+def _check_key_order(made: list[Call]) -> None:
+    """Whenever a record is called, each earlier one of its key is in the same call or has had its last call."""
+    keys = {offset: key for call in made for offset, key in zip(call.offsets, call.keys, strict=True)}
+    last = {offset: call.began for call in made for offset in call.offsets}
+    for call in made:
+        for offset, key in zip(call.offsets, call.keys, strict=True):
+            earlier = [other for other in keys if other < offset and keys[other] == key]
+            assert [other for other in earlier if other not in call.offsets and last[other] > call.began] == []
+            mine = [other for other in call.offsets if keys[other] == key]
+            assert mine == sorted(mine)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("bad", [{337}, {0, 250, 499}])
+def test_bad_records_do_not_drag_a_bisected_batch_along(world: World, kind: str, bad: set[int]) -> None:
+    """Of 500 records all but the bad ones are handled, for about 2·log2(500) more calls for each of these."""
+    app, topic, out, calls = world.app(), world.topic(1), world.topic(1, value=Json(list)), world.recorder
+
+    def store(batch):
+        with calls.call(*batch.records):
+            if bad & {record.offset for record in batch}:
+                raise ValueError("bad record")
+            return out.message([record.offset for record in batch])
+
+    async def store_async(batch):
+        await asyncio.sleep(0.001)
+        return store(batch)
+
+    # With this many lanes Spark's first batch takes all 500 at once.
+    handler = app.batch_handler(topic, size=500, within="20s", lanes=8, bisect=True)
+    handler(store if kind == "sync" else store_async)
+    world.produce(topic, [Row(b"k%d" % n, b"%d" % n) for n in range(500)])
+    tally = world.run(app)
+
+    assert sorted(offset for record in world.output(out) for offset in record.value) == sorted({*range(500)} - bad)
+    assert sorted(int(record.raw or b"") for record in world.errors(app)) == sorted(bad)
+    assert {record.header("laneway-error-message") for record in world.errors(app)} == {b"bad record"}
+    assert (tally.handled, tally.parked, tally.retried) == (500 - len(bad), len(bad), 0)
+    made = calls.calls()
+    assert tally.calls == len(made) <= 1 + 2 * 9 * len(bad)
+    assert len(made[0].offsets) == 500
+    assert all([offset] in [call.offsets for call in made] for offset in bad)
+    assert world.committed(app, topic) == world.ends(topic)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_bisected_batch_keeps_the_order_of_its_keys(world: World, attempts: int) -> None:
+    """Once a record has failed, later ones of its key wait until it has had its verdict, also through a retry."""
+    app, topic, calls = world.app(), world.topic(2), world.recorder
+
+    @app.batch_handler(topic, size=40, within="2s", lanes=2, bisect=True, retry=Retry(attempts, backoff="20ms"))
+    def store(batch):
+        with calls.call(*batch.records):
+            for record in batch:
+                if record.value in (b"bad", b"once") and record.attempt <= (1 if record.value == b"once" else 9):
+                    raise ValueError("bad record")
+
+    values = {7: b"bad", 23: b"once", 24: b"bad", 60: b"bad", 61: b"once"}
+    # Both partitions have the same records; each is told by its own offsets.
+    rows = [Row(b"%d k%d" % (part, n % 5), values.get(n, b"fine"), (), part) for n in range(100) for part in (0, 1)]
+    world.produce(topic, rows)
+    tally = world.run(app)
+
+    for partition in (0, 1):
+        _check_key_order([_only(call, partition) for call in calls.calls()])
+    once_is_parked = attempts == 1
+    parked = 2 * (5 if once_is_parked else 3)
+    assert (tally.handled, tally.parked) == (200 - parked, parked)
+    assert tally.retried == (0 if once_is_parked else 2 * 5)
+    assert Counter(record.raw for record in world.errors(app)) == Counter(
+        {b"bad": 6, **({b"once": 4} if once_is_parked else {})}
+    )
+    assert world.committed(app, topic) == world.ends(topic)
+
+
+def _only(call: Call, partition: int) -> Call:
+    """What of a call is of one partition."""
+    places = [place for place, found in enumerate(call.partitions) if found == partition]
+    offsets, keys = [call.offsets[place] for place in places], [call.keys[place] for place in places]
+    return replace(call, offsets=offsets, keys=keys)
+
+
+def test_a_bisected_unique_batch_keeps_older_records_with_the_newest(world: World) -> None:
+    """Only the newest of each key is called and parked; what it superseded is finished with it."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.unique_handler(topic, size=100, within="2s", bisect=True)
+    def keep(batch):
+        with calls.call(*batch.records):
+            if any(record.key == b"k3" for record in batch):
+                raise ValueError("bad record")
+
+    world.produce(topic, [Row(b"k%d" % (n % 8), b"%d" % n) for n in range(24)])
+    tally = world.run(app)
+
+    assert [record.raw for record in world.errors(app)] == [b"19"]
+    assert (tally.handled, tally.parked, tally.superseded) == (7, 1, 16)
+    assert len(calls.calls()) <= 1 + 2 * 3
     assert world.committed(app, topic) == world.ends(topic)

@@ -12,61 +12,21 @@ from datetime import timedelta
 from random import Random
 
 from laneway import Batch, Message, Topic
-from laneway._app import Buffer, Route
 from laneway._record import Record
+from laneway._route import Buffer, Route
 from laneway.errors import CodecError, MessageTooLargeError, ProduceError, Reject, RetryAfter, Skip
-from laneway.lanes import Ledger
 from laneway.pipeline import Call, Desk, Result
 from laneway.retry import Retry
+from simulation.ladder import LadderSchedule
+from simulation.parts import Codec, Flaw, Odd, WatchedLedger
 from support.core import FakeClock
 
-__all__ = ["simulate"]
+__all__ = ["LADDERS", "simulate"]
 
 _KEYS = (b"hot", b"hot", b"hot", b"warm", b"warm", b"", b"\xff\x00", b"a", b"b", b"c", b"d", b"e", None, None)
 _OUTCOMES = ("ok",) * 9 + ("skip", "reject", "raise", "raise", "again", "send", "send", "send", "bad", "odd")
 _STEPS = 6_000  # of a schedule; one that needs more is stuck
-
-
-class Flaw(AssertionError):  # noqa: N818 - what it is called everywhere here
-    """A promise was broken."""
-
-
-class _Odd(ValueError):  # noqa: N818 - as above
-    """What a codec raises that does not keep to `CodecError`."""
-
-
-class _Codec:
-    """Refuses values that begin with an exclamation mark, and those with a question mark in a way of its own."""
-
-    def encode(self, value):
-        return value
-
-    def decode(self, data):
-        if data.startswith(b"!"):
-            raise CodecError("planted")
-        if data.startswith(b"?"):
-            raise _Odd("planted")
-        return data
-
-
-class _WatchedLedger(Ledger):
-    """Tells the checker of each finish before it is booked."""
-
-    __slots__ = ("_check",)
-
-    def __init__(self, check):
-        super().__init__()
-        self._check = check
-
-    def finish_all(self, places):
-        places = list(places)
-        for place in places:
-            self._check(place)
-        super().finish_all(places)
-
-    def finish(self, partition, offset):
-        self._check((partition, offset))
-        super().finish(partition, offset)
+LADDERS = 8  # every so many schedules one has retry topics and crashes
 
 
 class _Sender:
@@ -129,7 +89,7 @@ class Simulation:
         self.strict = rng.choice((1, 2)) if not self.is_batch and rng.random() < 0.25 else None
         self.route = Route(
             "handle",
-            Topic("in", _Codec()),
+            Topic("in", Codec()),
             self._handle_batch if self.is_batch else self._handle,
             kind="batch" if self.is_batch else "single",
             lanes=self.lanes,
@@ -145,7 +105,7 @@ class Simulation:
         self.desk = Desk(
             self.route, "sim", lanes=self.lanes, sender=self.sender, clock=self.clock, per_partition=self.strict
         )
-        self.desk.ledger = _WatchedLedger(self._check_finish)
+        self.desk.ledger = WatchedLedger(self._check_finish)
         self.is_async = self.is_batch and rng.random() < 0.3
         called = replace(self.route, function=self._handle_batch_async) if self.is_async else self.route
         self.call = Call(called, self.clock)
@@ -206,8 +166,9 @@ class Simulation:
             draw = rng.random()
             if draw < 0.2 and self.source:
                 self._fetch()
-            elif draw < 0.55:
+            elif draw < 0.25 or (draw < 0.55 and desk.scheduler.ready):
                 self._take()
+                continue  # it ends nothing
             elif draw < 0.8 and self.turns:
                 self._settle()
             else:
@@ -291,7 +252,7 @@ class Simulation:
             for record, error in result.failures.values():
                 if isinstance(error, Flaw):
                     raise error
-                if isinstance(error, (CodecError, _Odd)):
+                if isinstance(error, (CodecError, Odd)):
                     self._book_call(record)
         for queue in turn:
             self.running.discard(queue.key)
@@ -317,7 +278,7 @@ class Simulation:
                 except Exception as error:
                     if isinstance(error, Flaw):
                         raise
-                    if isinstance(error, (CodecError, _Odd)):
+                    if isinstance(error, (CodecError, Odd)):
                         self._book_call(record)
                     result.failures[index] = (record, error)
                     break
@@ -671,7 +632,7 @@ def simulate(seed: int) -> None:
         AssertionError: when a promise was broken; the text says which, and how to run the schedule again.
     """
     try:
-        Simulation(seed).run()
+        (LadderSchedule if seed % LADDERS == 1 else Simulation)(seed).run()
     except Exception as error:
         raise AssertionError(
             f"seed {seed}: {type(error).__name__}: {error}\n"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from laneway.errors import CodecError, Reject
 from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline import Call, Desk, Outbox, _desk
-from laneway.retry import Park, TryAgain, judge
+from laneway.pipeline._copies import Copies
+from laneway.pipeline._replies import Replies
+from laneway.retry import Park, judge
 from simulation.simulator import simulate
 
 SEEDS = 400
@@ -100,37 +104,37 @@ def test_a_commit_beyond_an_unfinished_record_is_found(monkeypatch):
 
 def test_a_finish_before_the_messages_are_safe_is_found(monkeypatch):
     """A record is not finished when its messages are only handed over."""
-    post = Desk._post
+    send = Replies.send
 
     def hasty(self, records, posted, older=()):
-        self._finish(records)
-        post(self, records, posted)
+        self._handled(records, older, is_parked=False)
+        send(self, records, posted)
 
-    monkeypatch.setattr(Desk, "_post", hasty)
+    monkeypatch.setattr(Replies, "send", hasty)
     finds("its outcome is not durable")
 
 
 def test_a_finish_before_the_copy_is_safe_is_found(monkeypatch):
     """A record is not finished when its copy is only handed over."""
-    park = Desk._park
+    send = Copies._send_parked
 
-    def hasty(self, record, failure, then):
+    def hasty(self, record, *rest):
         self._finish((record,))
-        park(self, record, failure, then)
+        send(self, record, *rest)
 
-    monkeypatch.setattr(Desk, "_park", hasty)
+    monkeypatch.setattr(Copies, "_send_parked", hasty)
     finds("its outcome is not durable")
 
 
 def test_a_key_that_does_not_wait_for_its_copy_is_found(monkeypatch):
     """The next record of a key waits until the copy of the failed one is acknowledged."""
 
-    def hasty(self, members, then):
+    def hasty(self, jobs, then):
         then()
-        for record, error in members:
-            self._park(record, _desk.Failure.of(error), None)
+        for job in jobs:
+            job(lambda: None)
 
-    monkeypatch.setattr(Desk, "_park_members", hasty)
+    monkeypatch.setattr(Copies, "_run", hasty)
     finds("is not safe")
 
 
@@ -163,23 +167,22 @@ def test_memory_beyond_the_bound_is_found(monkeypatch):
 def test_one_attempt_too_many_is_found(monkeypatch):
     """A record is parked after as many calls as were asked for."""
 
-    def lenient(error, attempt, retry):
-        verdict = judge(error, attempt - 1, retry)
-        return verdict if isinstance(verdict, Park) else TryAgain(verdict.pause)
+    def lenient(error, attempt, retry, step):
+        return judge(error, attempt, replace(retry, attempts=retry.attempts + 1), step)
 
     monkeypatch.setattr(_desk, "judge", lenient)
-    finds("")
+    finds("is called again after its end")
 
 
 def test_an_empty_key_taken_for_none_is_found(monkeypatch):
     """The copy of a record with an empty key has an empty key."""
-    copy = Desk._copy
+    parked = Copies._parked
 
-    def careless(self, record, failure):
-        topic, key, *rest = copy(self, record, failure)
+    def careless(self, record, failure, reduced=""):
+        topic, key, *rest = parked(self, record, failure, reduced)
         return (topic, key or None, *rest)
 
-    monkeypatch.setattr(Desk, "_copy", careless)
+    monkeypatch.setattr(Copies, "_parked", careless)
     finds("another key, value or time")
 
 
@@ -265,8 +268,8 @@ def test_an_undecodable_member_that_is_forgotten_is_found(monkeypatch):
 
 def test_messages_that_no_record_waits_for_are_found_when_they_are_dropped(monkeypatch):
     """Once, a batch whose members were all marked lost the messages it returned."""
-    post = Desk._post
+    send = Replies.send
     monkeypatch.setattr(
-        Desk, "_post", lambda self, records, posted, older=(): records and post(self, records, posted, older)
+        Replies, "send", lambda self, records, posted, older=(): records and send(self, records, posted, older)
     )
     finds("messages were never sent")

@@ -1,4 +1,4 @@
-"""Ten thousand random schedules of desk, lanes and sender break no promise."""
+"""Ten thousand random schedules of desk, lanes and sender, some with retry topics and crashes, break no promise."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 import zlib
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from laneway import App, Raw, Topic
+from laneway.errors import AdminError, MessageTooLargeError, TimestampRefusedError
 from laneway.testing import FakeEngine, FakeKafka
 from support.contract_recorder import Recorder
 
@@ -45,8 +47,15 @@ class World(Protocol):
     def topic(self, partitions: int = 4, value: Codec[Any] = ...) -> Topic[Any]: ...
     def app(self) -> App: ...
     def produce(self, topic: Topic[Any], rows: Iterable[Row]) -> None: ...
+    def produce_to(self, name: str, rows: Iterable[Row]) -> None: ...
+    def create(self, name: str, partitions: int) -> None: ...
+    def now(self) -> tuple[float, float]: ...
+    def refuse_future(self, name: str) -> None: ...
+    def refuse_all(self, name: str) -> None: ...
     def leave_gap(self, topic: Topic[Any], partition: int) -> None: ...
     def run(self, app: App) -> Tally: ...
+    def finish(self, app: App) -> Tally: ...
+    def run_errors(self, app: App) -> Tally: ...
     def output(self, topic: str | Topic[Any]) -> list[Record[Any]]: ...
     def committed(self, app: App, topic: Topic[Any]) -> dict[int, int]: ...
     def ends(self, topic: Topic[Any]) -> dict[int, int]: ...
@@ -75,6 +84,21 @@ class _Base:
         names = dict.fromkeys(route.error_topic_of(app.name) for route in app.routes)
         return [record for name in names for record in self.output(name)]
 
+    def produce_to(self, name: str, rows: Iterable[Row]) -> None:
+        """Produce to a topic that is not the handler's."""
+        self.produce(Topic(name), rows)
+
+    def create(self, name: str, partitions: int) -> None:
+        """Make a topic before the engine does, one that takes any timestamp."""
+        self._create(name, partitions)
+
+    def now(self) -> tuple[float, float]:
+        """Seconds since the epoch, and those of the clock by which calls are recorded."""
+        return (time.time(), time.monotonic())
+
+    def produce(self, topic: Topic[Any], rows: Iterable[Row]) -> None:
+        raise NotImplementedError
+
     def _create(self, name: str, partitions: int) -> None:
         raise NotImplementedError
 
@@ -96,11 +120,20 @@ class FakeWorld(_Base):
                 topic, row.value, key=row.key, headers=row.headers, partition=row.partition, timestamp=row.timestamp
             )
 
+    def now(self) -> tuple[float, float]:
+        return (self.kafka.clock.wall(), self.kafka.clock.monotonic())
+
     def leave_gap(self, topic: Topic[Any], partition: int) -> None:
         self.kafka.skip_offsets(topic, partition, 3)
 
     def run(self, app: App) -> Tally:
         return app.run(FakeEngine(self.kafka, seed=self._seed)).tally
+
+    def finish(self, app: App) -> Tally:
+        return self.run(app)
+
+    def run_errors(self, app: App) -> Tally:
+        return self.kafka.run_errors(app, seed=self._seed)
 
     def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
         records = self.kafka.records(topic)
@@ -111,6 +144,20 @@ class FakeWorld(_Base):
 
     def ends(self, topic: Topic[Any]) -> dict[int, int]:
         return self.kafka.ends(topic)
+
+    def refuse_all(self, name: str) -> None:
+        self.kafka.fail_writes(name, MessageTooLargeError("planted"))
+
+    def refuse_future(self, name: str) -> None:
+        self.kafka.ensure(name)
+        write = self.kafka.write
+
+        def checked(topic: str, *rest: Any, **fields: Any) -> Exception | None:
+            if topic == name and (fields["timestamp"] or 0) > self.kafka.clock.wall() * 1000 + 3_600_000:
+                return TimestampRefusedError("planted")
+            return write(topic, *rest, **fields)
+
+        self.kafka.write = checked  # type: ignore[method-assign]
 
     def _create(self, name: str, partitions: int) -> None:
         self.kafka.create(name, partitions)
@@ -162,6 +209,41 @@ class SparkWorld(_Base):
         settings = load(overrides={"brokers": self._cluster.bootstrap})
         return app.run(SparkEngine(settings, once=True)).tally
 
+    def run_errors(self, app: App) -> Tally:
+        from laneway import SparkEngine
+        from laneway.settings import load
+
+        return SparkEngine(load(overrides={"brokers": self._cluster.bootstrap})).run_errors(app).tally
+
+    def finish(self, app: App) -> Tally:
+        """Run until nothing waits, on the retry topics either."""
+        from laneway import SparkEngine
+        from laneway.settings import load
+
+        settings = load(overrides={"brokers": self._cluster.bootstrap})
+        engine = SparkEngine(settings, batch_done=lambda *_: None)
+        names = [name for route in app.routes for name in (route.topic.name, *route.retry_topics_of(app.name))]
+
+        def stop_at_end() -> None:
+            deadline = time.monotonic() + 90
+            while time.monotonic() < deadline and not is_over.wait(0.2):
+                try:
+                    lags = [self._cluster.admin.lag(app.name, name) for name in names]
+                except AdminError:
+                    continue
+                if all(at == end for lag in lags for at, end in lag.values()) and all(lags):
+                    break
+            engine.stop()
+
+        is_over = threading.Event()
+        watcher = threading.Thread(target=stop_at_end)
+        watcher.start()
+        try:
+            return app.run(engine).tally
+        finally:
+            is_over.set()
+            watcher.join()
+
     def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
         from laneway.kafka import Range, RangeReader
 
@@ -190,8 +272,17 @@ class SparkWorld(_Base):
     def ends(self, topic: Topic[Any]) -> dict[int, int]:
         return self._cluster.admin.ends(topic.name, self._cluster.admin.partitions(topic.name))
 
+    def refuse_all(self, name: str) -> None:
+        """Make the topic one that is too small even for a reference."""
+        self._cluster.admin.create(name, 1, config={"max.message.bytes": "80"})
+
+    def refuse_future(self, name: str) -> None:
+        self._cluster.admin.create(name, 1, config={"message.timestamp.after.max.ms": "3600000"})
+
     def _create(self, name: str, partitions: int) -> None:
-        self._cluster.admin.create(name, partitions)
+        # Timestamps are part of what is tested: the broker is neither to refuse nor to delete by them.
+        config = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+        self._cluster.admin.create(name, partitions, config=config)
 
 
 def values_by_key(records: Sequence[Record[Any]]) -> dict[bytes | None, list[Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from laneway import Topic
-from laneway._app import Route
 from laneway._record import Record
+from laneway._route import Route
 from laneway.lanes import KeyQueue
 
 __all__ = ["FakeClock", "FakeSender", "ListSource", "make_record", "make_records", "make_route", "make_turn"]

@@ -29,9 +29,12 @@ class LanewayRun:
         arguments: what follows ``laneway run``.
         environ: variables for the app and the settings.
         folder: where the process works and its output is kept.
+        command: another command than ``run``.
     """
 
-    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], environ: Mapping[str, str], folder: Path, command: Sequence[str] = ("run",)
+    ) -> None:
         self._log = folder / "output.txt"
         known: dict[int, psutil.Process] = {}
         self._known = known
@@ -40,7 +43,7 @@ class LanewayRun:
             kept["LANEWAY_HOME"] = os.environ["LANEWAY_HOME"]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [str(Path(sys.executable).with_name("laneway")), "run", *arguments],
+                [str(Path(sys.executable).with_name("laneway")), *command, *arguments],
                 cwd=folder,
                 env={**kept, "PYTHONPATH": str(_TESTS), "PYTHONUNBUFFERED": "1", **environ},
                 stdin=subprocess.DEVNULL,

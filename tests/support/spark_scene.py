@@ -73,13 +73,23 @@ class Scene:
                     self.producer.poll(0.05)
         assert self.producer.flush(60) == 0
 
-    def run(self, *arguments: str, config: str = "", life: str = "", **variables: object) -> LanewayRun:
+    def run(
+        self,
+        *arguments: str,
+        target: str = "support.spark_apps:app",
+        config: str = "",
+        life: str = "",
+        command: str = "run",
+        **variables: object,
+    ) -> LanewayRun:
         """Start `laneway run`.
 
         Args:
             arguments: further flags.
+            target: the app.
             config: text of a ``laneway.yaml``.
             life: name of a history of its own; one history for all runs by default.
+            command: another command, such as ``errors run``.
             variables: IT_* and LANEWAY_* variables; lower case ones stand for IT_*.
         """
         folder = self.folder / f"run-{len(self._runs)}"
@@ -90,7 +100,7 @@ class Scene:
             (folder / "laneway.yaml").write_text(config)
         environ = {(name if name.isupper() else f"IT_{name.upper()}"): str(value) for name, value in variables.items()}
         environ = {"IT_APP": self.group, "IT_TOPIC": self.topic, "IT_HISTORY": str(history), **environ}
-        run = LanewayRun(["support.spark_apps:app", "--brokers", self.bootstrap, *arguments], environ, folder)
+        run = LanewayRun([target, "--brokers", self.bootstrap, *arguments], environ, folder, command.split())
         self._runs.append(run)
         return run
 
@@ -125,9 +135,10 @@ class Scene:
         name = topic or self.topic
         return self.admin.ends(name, self.admin.partitions(name))
 
-    def committed(self) -> dict[int, int]:
+    def committed(self, topic: str = "") -> dict[int, int]:
         """The group's offsets, asked for as any lag tool would; partitions without one count as 0."""
-        asked = [TopicPartition(self.topic, partition) for partition in self.admin.partitions(self.topic)]
+        name = topic or self.topic
+        asked = [TopicPartition(name, partition) for partition in self.admin.partitions(name)]
         # Not AdminClient.list_consumer_group_offsets, which crashes the process when a coordinator is not ready.
         if self._group is None:
             self._group = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})

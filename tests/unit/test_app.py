@@ -214,3 +214,132 @@ def test_a_buffer_that_cannot_hold_anything_is_refused(fields, message):
 def test_the_size_of_a_buffer_is_bytes():
     """However it is written, it is kept as a number."""
     assert Buffer(size="1KiB") == Buffer(size=1024)
+
+
+LADDER = Retry.steps("5s", "1m")
+
+
+def again(record):
+    """Stands in for a handler."""
+
+
+def laddered(retry=LADDER, **fields):
+    """An app whose one handler has a ladder."""
+    app = App("billing", **fields)
+    app.handler(ORDERS, lanes=4, retry=retry)(charge)
+    return app
+
+
+def test_patterns_are_for_all_handlers_of_an_app():
+    """Names of topics and style of headers are said once."""
+    app = App("billing", error_topic="dlq.{topic}", retry_topic="{topic}.{handler}.{step}", error_headers="spring")
+    app.handler(ORDERS, retry=LADDER)(charge)
+    app.batch_handler(Topic("clicks"), size=5)(again)
+
+    assert [route.error_topic_of("billing") for route in app.routes] == ["dlq.orders", "dlq.clicks"]
+    assert app.routes[0].retry_topics_of("billing") == ["orders.charge.1", "orders.charge.2"]
+    assert {route.error_headers for route in app.routes} == {"spring"}
+
+
+def test_a_configured_copy_keeps_the_patterns():
+    """The names follow the real name of the topic."""
+    app = laddered(error_topic="dlq.{topic}", retry_topic="{topic}-{step}", error_headers="connect")
+    (route,) = app.configured({}, {"orders": "prod.orders"}).routes
+
+    assert route.error_topic_of("billing") == "dlq.prod.orders"
+    assert route.retry_topics_of("billing") == ["prod.orders-1", "prod.orders-2"]
+    assert route.error_headers == "connect"
+
+
+@pytest.mark.parametrize("style", ["Spring", "", "kafka", None])
+def test_a_style_that_does_not_exist_is_refused(style):
+    """The message lists those there are."""
+    with pytest.raises(DeclarationError) as caught:
+        App("billing", error_headers=style)
+
+    assert f"App(error_headers={style!r}): use 'laneway', 'spring', 'connect'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"error_topic": "{topic}"}, "handler 'charge': its error topic is the topic it reads"),
+        ({"retry_topic": "{topic}-again"}, "handler 'charge': two of its retry and error topics have the same name"),
+        ({"retry_topic": "{nothing}"}, "there is no {nothing}"),
+    ],
+)
+def test_patterns_that_cannot_work_are_refused_with_the_handler(fields, message):
+    """When the handler is declared, not when its first record fails."""
+    with pytest.raises(DeclarationError) as caught:
+        laddered(**fields)
+
+    assert message in str(caught.value)
+
+
+def test_a_columnar_handler_may_have_a_ladder_but_not_park():
+    """The message says what to use instead."""
+    app = App("billing")
+    app.columnar_handler(ORDERS, retry=LADDER)(charge)
+    assert app.routes[0].retry_topics_of("billing") == ["orders.billing.retry.1", "orders.billing.retry.2"]
+
+    with pytest.raises(
+        DeclarationError, match=r"handler 'again': mode='park' follows single records.*use mode='topic'"
+    ):
+        app.columnar_handler(ORDERS, retry=Retry.steps("5s", mode="park"))(again)
+
+
+@pytest.mark.parametrize("of", [charge, "charge"])
+def test_a_retry_handler_stands_in_on_every_step(of):
+    """The handler may be given itself or by name; on the source topic it is still called."""
+    app = laddered()
+
+    assert app.retry_handler(of)(again) is again
+    (route,) = app.routes
+    assert [route.at_step("billing", step).function for step in range(3)] == [charge, again, again]
+
+
+def test_a_retry_handler_may_be_for_one_step():
+    """The last one that was declared for a step counts, and the others stay."""
+    app = laddered()
+    app.retry_handler(charge)(again)
+    app.retry_handler(charge, step=2)(charge_async)
+    (route,) = app.routes
+
+    assert [route.at_step("billing", step).function for step in range(3)] == [charge, again, charge_async]
+    assert [route.at_step("billing", step).is_async for step in range(3)] == [False, False, True]
+
+
+def test_a_configured_copy_keeps_its_retry_handlers():
+    """They belong to the handler, whatever else of it is changed."""
+    app = laddered()
+    app.retry_handler(charge)(again)
+    (route,) = app.configured({"charge": {"lanes": 9}}, {"orders": "prod.orders"}).routes
+
+    assert route.at_step("billing", 1).function is again
+    assert route.at_step("billing", 1).topic.name == "prod.orders.billing.retry.1"
+
+
+@pytest.mark.parametrize(
+    ("retry", "step", "message"),
+    [
+        (LADDER, 3, "handler 'charge' has no retry topic of step 3; its steps come from retry=Retry.steps("),
+        (LADDER, -1, "handler 'charge' has no retry topic of step -1"),
+        (Retry(5), None, "handler 'charge' has no retry topic of step 1"),
+        (Retry.steps("5s", mode="blocking"), 1, 'with mode="topic" or mode="park"'),
+    ],
+)
+def test_a_retry_handler_of_a_step_that_is_not_there_is_refused(retry, step, message):
+    """It would never be called."""
+    with pytest.raises(DeclarationError) as caught:
+        laddered(retry).retry_handler(charge, step=step)(again)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("of", ["pay", again, "Charge", None])
+def test_a_retry_handler_of_an_unknown_handler_is_refused(of):
+    """The message tells the handlers there are."""
+    with pytest.raises(DeclarationError, match=r"app 'billing' has no handler .*; it has: charge"):
+        laddered().retry_handler(of)(again)
+    with pytest.raises(DeclarationError, match="it has: none"):
+        App("billing").retry_handler(of)(again)

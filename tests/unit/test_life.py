@@ -14,6 +14,18 @@ def test_a_new_engine_is_stopped():
     assert (life.state, life.detail) == (State.STOPPED, "")
 
 
+def test_a_note_leaves_the_state_alone():
+    """Another thread may have something to say while the engine is about to stop; told once."""
+    told = []
+    life = Life(lambda *change: told.append(change))
+    life.enter(State.STOPPING, "finishing the running batch")
+    life.note("an error run failed")
+    life.note("an error run failed")
+
+    assert (life.state, life.detail) == (State.STOPPING, "an error run failed")
+    assert told[1:] == [(State.STOPPING, "an error run failed")]
+
+
 def test_each_change_is_told_once():
     """Entering the same state with the same detail again is no change."""
     told = []

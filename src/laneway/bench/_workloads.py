@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from laneway._app import App, Buffer
+from laneway._app import App
 from laneway._record import Topic
+from laneway._route import Buffer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from laneway.cli import _bench, _config, _demo, _doctor, _kafka, _run, _setup
+from laneway.cli import _bench, _config, _demo, _doctor, _errors, _kafka, _run, _setup
 from laneway.cli._target import TargetError
 from laneway.errors import DeclarationError, LanewayError, SettingsError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(_kafka.app, name="kafka")
 app.add_typer(_config.app, name="config")
+app.add_typer(_errors.app, name="errors")
 app.command(name="run")(_run.run)
 app.command(name="demo")(_demo.demo)
 app.command(name="bench")(_bench.bench)

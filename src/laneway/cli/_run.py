@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from laneway._app import App
+    from laneway._error_consumer import ErrorRuns
+    from laneway.instrumentation import Tally
     from laneway.settings import Settings
 
-__all__ = ["run"]
+__all__ = ["loaded", "run", "summary"]
 
 
 class EngineName(StrEnum):
@@ -46,31 +50,51 @@ def run(
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
     from laneway.engines.spark import SparkEngine
-    from laneway.settings import load
 
     del engine  # one so far
-    overrides: dict[str, Any] = {"spark.master": master, "brokers": brokers, "spark.checkpoint": checkpoint}
-    path = config or (Path("laneway.yaml") if Path("laneway.yaml").exists() else None)
-    settings = load(
-        path,
-        profile=profile,
-        environ=os.environ,
-        overrides={key: value for key, value in overrides.items() if value is not None},
-    )
-    for warning in settings.warnings:
-        typer.secho(f"warning: {warning}", fg=typer.colors.YELLOW, err=True)
+    overrides = {"spark.master": master, "brokers": brokers, "spark.checkpoint": checkpoint}
+    settings = loaded(config, profile, overrides)
     app = find_app(target)
     view = RunView(f"{app.name} on Spark", lag=_lag_of(app, settings), quiet=quiet)
     with view:
-        report = app.run(SparkEngine(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed))
+        spark = SparkEngine(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed)
+        report = spark.run(app)
     if not quiet:
-        tally = report.tally
-        lost = f", {tally.lost:,} lost before they could be read" if tally.lost else ""
-        typer.echo(
-            f"{tally.read:,} read: {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked{lost}"
-        )
-    if getattr(report, "was_forced", False):
+        typer.echo(summary(report.tally))
+        if report.errors.tally.read or report.errors.failed or report.errors.left_out:
+            typer.echo(_summary_of_errors(report.errors))
+    if report.was_forced:
         raise typer.Exit(3)
+
+
+def loaded(config: Path | None, profile: str, overrides: Mapping[str, object]) -> Settings:
+    """The settings of a file, ``laneway.yaml`` by default, of the environment and of flags; what is risky is told."""
+    from laneway.settings import load
+
+    path = config or (Path("laneway.yaml") if Path("laneway.yaml").exists() else None)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    settings = load(path, profile=profile, environ=os.environ, overrides=given)
+    for warning in settings.warnings:
+        typer.secho(f"warning: {warning}", fg=typer.colors.YELLOW, err=True)
+    return settings
+
+
+def _summary_of_errors(errors: ErrorRuns) -> str:
+    rare = {"failed": errors.failed, "left out": errors.left_out}
+    more = "".join(f", {count:,} {what}" for what, count in rare.items() if count)
+    return f"{errors.runs:,} runs over the error topics{more}; {summary(errors.tally)}"
+
+
+def summary(tally: Tally) -> str:
+    """What a run did, in one line; what is rare is said only when it happened."""
+    rare = {
+        "deferred to a retry topic": tally.deferred,
+        "dropped": tally.dropped,
+        "rescued by a last step": tally.rescued,
+        "lost before they could be read": tally.lost,
+    }
+    more = "".join(f", {count:,} {what}" for what, count in rare.items() if count)
+    return f"{tally.read:,} read: {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked{more}"
 
 
 def _lag_of(app: App, settings: Settings) -> Any:

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from laneway._life import State
+from laneway.events import RecordHandled, RecordSkipped
 from laneway.instrumentation import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from laneway.events import Event
 
 __all__ = ["RunView"]
 
@@ -94,12 +97,14 @@ class RunView:
                 f"batch {batch} of {topic}: {tally.read:,} records at {self._pace_text(_rate(tally))}, "
                 f"{tally.lanes_busy:.0f} lanes busy, {tally.retried:,} retried, {tally.parked:,} parked{lag}"
             )
-        for sample in tally.samples[:1]:
-            self._print(f"  {sample.fate} {sample.topic}[{sample.partition}]@{sample.offset}: {sample.error}")
+        for event in _troubles(tally)[:1]:
+            self._print(f"  {event}")
 
     def state_changed(self, state: State, detail: str) -> None:
         """Take note of a state."""
-        self._state, self._detail = state, detail
+        is_same, self._state, self._detail = state is self._state, state, detail
+        if is_same and state is State.CONSUMING:
+            return  # what a batch waits for: the panel shows it, and elsewhere its line is on stderr already
         if self._live is None and (detail or not self.quiet):
             self._print(f"{self.title}: {state.value}{f' ({detail})' if detail else ''}")
 
@@ -149,9 +154,12 @@ class RunView:
             grid.add_row("handled", f"{handled:,}" + (f" of {self.goal:,}" if self.goal else ""))
             grid.add_row("retried", f"{total.retried:,}")
             grid.add_row("parked", f"{total.parked:,}")
-            for sample in last.samples[:3]:
-                place = f"{sample.topic}[{sample.partition}]@{sample.offset}"
-                grid.add_row(sample.fate, _plain(f"{place} {sample.error}"[:100]))
+            for name, count in (("deferred", total.deferred), ("dropped", total.dropped)):
+                if count:
+                    grid.add_row(name, f"{count:,}")
+            for event in _troubles(last)[:3]:
+                word, _, rest = str(event).partition(" ")
+                grid.add_row(word, _plain(rest[:100]))
         return Panel(grid, title=self.title, border_style="cyan", expand=False)
 
     def _pace_text(self, pace: float) -> str:
@@ -160,6 +168,11 @@ class RunView:
 
     def _print(self, line: str) -> None:
         print(line, file=self.output, flush=True)
+
+
+def _troubles(tally: Tally) -> list[Event]:
+    """What happened that somebody may want to look into."""
+    return [event for event in tally.events if not isinstance(event, (RecordHandled, RecordSkipped))]
 
 
 def _plain(text: str) -> Any:

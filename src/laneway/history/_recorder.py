@@ -46,9 +46,9 @@ class Recorder:
     def write(self, record: Record[Any], start: float, end: float | None = None) -> None:
         """Take note of a call that began at *start* (`time.monotonic`) and ends now."""
         stamp = time.monotonic() if end is None else end
-        line = _LINE.pack(
-            hash_of(record.topic, record.key), record.partition, record.offset, start, stamp, record.attempt
-        )
+        # A record that came back from a retry topic is still the same record.
+        topic, partition, offset = record.origin or (record.topic, record.partition, record.offset)
+        line = _LINE.pack(hash_of(topic, record.key), partition, offset, start, stamp, record.attempt)
         os.write(self._file(), line)
 
     def _file(self) -> int:

@@ -1,6 +1,37 @@
-"""What happened, as numbers and samples: events out, nobody in."""
+"""What happened, as numbers and events: events out, nobody in."""
 
+from laneway.instrumentation._events import (
+    BreakerClosed,
+    BreakerOpened,
+    CopyFailed,
+    InterceptorFailed,
+    RecordDeferred,
+    RecordDropped,
+    RecordEvent,
+    RecordHandled,
+    RecordParked,
+    RecordRetried,
+    RecordSkipped,
+    StateChanged,
+)
 from laneway.instrumentation._histogram import Histogram
-from laneway.instrumentation._tally import ErrorSample, Tally
+from laneway.instrumentation._tally import BatchHandled, Event, Tally
 
-__all__ = ["ErrorSample", "Histogram", "Tally"]
+__all__ = [
+    "BatchHandled",
+    "BreakerClosed",
+    "BreakerOpened",
+    "CopyFailed",
+    "Event",
+    "Histogram",
+    "InterceptorFailed",
+    "RecordDeferred",
+    "RecordDropped",
+    "RecordEvent",
+    "RecordHandled",
+    "RecordParked",
+    "RecordRetried",
+    "RecordSkipped",
+    "StateChanged",
+    "Tally",
+]

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, ClassVar
 
 import msgspec
 
+from laneway.instrumentation._events import (
+    BreakerClosed,
+    BreakerOpened,
+    CopyFailed,
+    InterceptorFailed,
+    RecordDeferred,
+    RecordDropped,
+    RecordHandled,
+    RecordParked,
+    RecordRetried,
+    RecordSkipped,
+    StateChanged,
+)
 from laneway.instrumentation._histogram import Histogram
 
-__all__ = ["ErrorSample", "Tally"]
-
-_SAMPLES = 5  # of each tally; counts stay exact, texts are only examples
-
-
-class ErrorSample(msgspec.Struct, frozen=True):
-    """One failure, as an example."""
-
-    handler: str
-    topic: str
-    partition: int
-    offset: int
-    error: str
-    fate: str
+__all__ = ["BatchHandled", "Event", "Tally"]
 
 
 class Tally(msgspec.Struct):
@@ -35,6 +36,12 @@ class Tally(msgspec.Struct):
     """Records whose handler raised `Skip`."""
     parked: int = 0
     """Records whose copy is on the error topic."""
+    dropped: int = 0
+    """Records that failed for good and of which an error interceptor let no copy go out."""
+    rescued: int = 0
+    """Records whose copy could not be written and that a last step put somewhere safe."""
+    deferred: int = 0
+    """Records whose copy waits on a retry topic, where it counts as read again."""
     reduced: int = 0
     """Copies that were too large for the error topic and left something out."""
     superseded: int = 0
@@ -47,6 +54,16 @@ class Tally(msgspec.Struct):
     """Offsets without a record: compacted, aborted or control records."""
     lost: int = 0
     """Records gone before they could be read (only with ``on_data_loss: continue``)."""
+    distrusted: int = 0
+    """Records of retry topics with control headers that laneway cannot have written."""
+    capped: int = 0
+    """Records run although their timestamp says later, because they waited as long as their delay is."""
+    repeated: int = 0
+    """Records read again after a crash whose copy was safe already."""
+    breaker_opened: int = 0
+    """How often a breaker opened; a probe that fails is no opening of its own."""
+    breaker_seconds: float = 0.0
+    """Seconds that breakers were open, up to the last probe; those of several processes add up."""
     undelivered: int = 0
     """Tries to park a copy or produce a message that failed; each is repeated."""
     size: int = 0
@@ -55,6 +72,8 @@ class Tally(msgspec.Struct):
     """Calls of handlers."""
     seconds: float = 0.0
     """Time spent in them."""
+    waited: float = 0.0
+    """Seconds in which nothing ran and everything there was waited for a back-off."""
     lanes: int = 0
     """Lanes of the task."""
     lanes_busy: float = 0.0
@@ -65,16 +84,8 @@ class Tally(msgspec.Struct):
     """When the last record was finished."""
     latency: dict[int, int] = msgspec.field(default_factory=dict)
     """Histogram of milliseconds from a record's timestamp to its end."""
-    samples: list[ErrorSample] = msgspec.field(default_factory=list)
-
-    def sample(self, sample: ErrorSample) -> None:
-        """Keep a failure as an example, while there are few."""
-        if len(self.samples) < _SAMPLES:
-            self.samples.append(sample)
-
-    def note(self, handler: str, place: tuple[str, int, int], error: str, fate: str) -> None:
-        """Keep a failure of the record at (topic, partition, offset) as an example."""
-        self.sample(ErrorSample(handler, *place, error[:300], fate))
+    events: list[Event] = msgspec.field(default_factory=list)
+    """What happened, the first few of each kind; the counts above are exact."""
 
     def add(self, other: Tally) -> None:
         """Add another tally to this one."""
@@ -88,13 +99,32 @@ class Tally(msgspec.Struct):
         self.lanes_busy = busy / (self.last - self.first) if self.last > self.first else 0.0
         histogram = Histogram(self.latency)
         histogram.merge(Histogram(other.latency))
-        for sample in other.samples:
-            self.sample(sample)
+        if other.events:
+            kept = Counter(map(type, self.events))
+            for event in other.events:
+                kept[type(event)] += 1
+                if kept[type(event)] <= event.most:
+                    self.events.append(event)
+
+    def since(self, earlier: Tally) -> Tally:
+        """What was counted after *earlier*, which is a copy of this tally as it was then."""
+        latency = Counter(self.latency)
+        latency.subtract(earlier.latency)
+        return Tally(
+            **{name: getattr(self, name) - getattr(earlier, name) for name in _SUMMED},
+            lanes=self.lanes,
+            lanes_busy=self.lanes_busy,
+            first=earlier.last or self.first,
+            last=self.last,
+            latency={value: count for value, count in latency.items() if count},
+            events=[event for event in self.events if not any(event is known for known in earlier.events)],
+        )
 
     @property
     def finished(self) -> int:
         """Records that have reached their end."""
-        return self.handled + self.skipped + self.parked + self.superseded
+        ends = (self.handled, self.skipped, self.parked, self.dropped, self.rescued, self.deferred, self.superseded)
+        return sum(ends)
 
     def percentile(self, percent: float) -> int | None:
         """Latency in milliseconds that *percent* of the records did not exceed."""
@@ -111,10 +141,49 @@ class Tally(msgspec.Struct):
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values, for JSON output."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("latency", "samples")}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("latency", "events")}
+
+
+class BatchHandled(msgspec.Struct, frozen=True, tag=True):
+    """A batch of one topic is handled: every record of it has reached its end. Told where the app was started."""
+
+    most: ClassVar[int] = 20
+
+    topic: str
+    batch: int
+    """Its number."""
+    tally: Tally
+    """Exact counts."""
+
+    def __str__(self) -> str:
+        """One line: which and how many."""
+        return f"batch {self.batch} of {self.topic}: {self.tally.read:,} read"
+
+
+Event = (
+    RecordHandled
+    | RecordSkipped
+    | RecordRetried
+    | RecordDeferred
+    | RecordParked
+    | RecordDropped
+    | CopyFailed
+    | InterceptorFailed
+    | BatchHandled
+    | BreakerOpened
+    | BreakerClosed
+    | StateChanged
+)
+"""Everything that can be subscribed to."""
 
 
 _SUMMED = (
+    "rescued",
+    "deferred",
+    "dropped",
+    "distrusted",
+    "capped",
+    "repeated",
     "superseded",
     "reduced",
     "read",
@@ -125,8 +194,11 @@ _SUMMED = (
     "produced",
     "gaps",
     "lost",
+    "breaker_opened",
+    "breaker_seconds",
     "undelivered",
     "size",
     "calls",
     "seconds",
+    "waited",
 )

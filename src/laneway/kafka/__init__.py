@@ -1,10 +1,10 @@
 """Kafka clients: the only room that imports confluent_kafka. Both engines use it."""
 
-from laneway.kafka._admin import Admin
+from laneway.kafka._admin import Admin, Place
 from laneway.kafka._errors import BrokerAbsentError
 from laneway.kafka._filler import produce_many
 from laneway.kafka._group import GroupOffsets
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
 
-__all__ = ["Admin", "BrokerAbsentError", "GroupOffsets", "KafkaSender", "Range", "RangeReader", "produce_many"]
+__all__ = ["Admin", "BrokerAbsentError", "GroupOffsets", "KafkaSender", "Place", "Range", "RangeReader", "produce_many"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -15,7 +16,16 @@ from laneway.kafka._quiet import quiet
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Admin"]
+__all__ = ["Admin", "Place"]
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+_COORDINATOR_MOVES = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 
 
 class Admin:
@@ -51,6 +61,15 @@ class Admin:
         """The first offset of each partition."""
         return self._offsets(topic, partitions, OffsetSpec.earliest(), timeout)
 
+    def ends_of(self, places: Sequence[Place], timeout: float = 5.0) -> dict[Place, int]:
+        """The offset after the last readable record of partitions of any topics, in one request."""
+        return self._offsets_of(dict.fromkeys(places, OffsetSpec.latest()), timeout)
+
+    def first_since(self, places: Mapping[Place, int], timeout: float = 5.0) -> dict[Place, int | None]:
+        """The first offset whose record has at least the given timestamp, in milliseconds; None when there is none."""
+        found = self._offsets_of({place: OffsetSpec.for_timestamp(time) for place, time in places.items()}, timeout)
+        return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
     def create(
         self, topic: str, partitions: int, *, config: Mapping[str, str] | None = None, replicas: int = -1
     ) -> bool:
@@ -80,6 +99,36 @@ class Admin:
         except KafkaException as error:
             raise AdminError(f"cannot grow topic {topic}: {text_of(error)}") from error
 
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records of each partition that lie before an offset; gives where the logs begin then."""
+        if any(offset < 0 for offset in before.values()):
+            # Kafka reads a negative offset as the end of the log: a slip would delete everything.
+            raise AdminError(f"cannot delete records of topic {topic}: an offset is negative")
+        places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        if not places:
+            return {}
+        try:
+            answers = self._client.delete_records(places, operation_timeout=10)
+            return {place.partition: future.result().low_watermark for place, future in answers.items()}
+        except KafkaException as error:
+            raise AdminError(f"cannot delete records of topic {topic}: {text_of(error)}") from error
+
+    def members(self, group: str, timeout: float = 10.0) -> int:
+        """How many consumers are in a group at this moment; none in a group that does not exist."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return len(
+                    self._client.describe_consumer_groups([group], request_timeout=timeout)[group].result().members
+                )
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return 0
+                if code not in _COORDINATOR_MOVES or time.monotonic() > deadline:
+                    raise as_admin_error(error) from error
+            time.sleep(0.1)  # a coordinator that loads is ready within a second
+
     def lag(self, group: str, topic: str) -> dict[int, tuple[int | None, int]]:
         """Committed offset (None when there is none) and log end of each partition, as any lag tool would see them."""
         partitions = self.partitions(topic)
@@ -101,11 +150,16 @@ class Admin:
             raise as_admin_error(error) from error
 
     def _offsets(self, topic: str, partitions: Sequence[int], spec: OffsetSpec, timeout: float) -> dict[int, int]:
-        asked = {TopicPartition(topic, partition): spec for partition in partitions}
+        asked = {(topic, partition): spec for partition in partitions}
+        return {partition: offset for (_, partition), offset in self._offsets_of(asked, timeout).items()}
+
+    def _offsets_of(self, asked: Mapping[Place, OffsetSpec], timeout: float) -> dict[Place, int]:
         try:
             answers = self._client.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
+                {TopicPartition(*place): spec for place, spec in asked.items()},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=timeout,
             )
-            return {place.partition: future.result().offset for place, future in answers.items()}
+            return {(place.topic, place.partition): future.result().offset for place, future in answers.items()}
         except KafkaException as error:
             raise as_admin_error(error) from error

@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from laneway.errors import AdminError, MessageTooLargeError, ProduceError
+from laneway.errors import AdminError, MessageTooLargeError, ProduceError, TimestampRefusedError
 
 __all__ = ["BrokerAbsentError", "as_admin_error", "as_produce_error", "is_auth_error", "text_of"]
 
@@ -32,7 +32,11 @@ def as_admin_error(error: KafkaException) -> AdminError:
 
 def as_produce_error(error: Any) -> ProduceError:
     """Why a message was not delivered."""
-    kind = MessageTooLargeError if error.code() in _TOO_LARGE else ProduceError
+    kind = ProduceError
+    if error.code() in _TOO_LARGE:
+        kind = MessageTooLargeError
+    elif error.code() == KafkaError.INVALID_TIMESTAMP:
+        kind = TimestampRefusedError
     return kind(f"{error.name()}: {error.str()}")
 
 

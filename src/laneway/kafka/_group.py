@@ -38,8 +38,12 @@ class GroupOffsets:
         return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
     def commit(self, topic: str, offsets: Mapping[int, int], *, wait: bool) -> None:
-        """Commit offsets; with *wait* return when the broker has them."""
-        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        """Commit offsets of one topic; with *wait* return when the broker has them."""
+        self.commit_all({(topic, partition): offset for partition, offset in offsets.items()}, wait=wait)
+
+    def commit_all(self, offsets: Mapping[tuple[str, int], int], *, wait: bool) -> None:
+        """Commit offsets of partitions of any topics in one request, so that all of them count or none."""
+        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         if not places:
             return
         try:

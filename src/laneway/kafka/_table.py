@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-__all__ = ["HEADERS", "SCHEMA", "table_of"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laneway._record import Record
+
+__all__ = ["HEADERS", "SCHEMA", "table_of", "table_of_records"]
 
 HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -50,3 +55,35 @@ def table_of(topic: str, messages: list[Any]) -> pa.Table:
         ],
         schema=SCHEMA,
     )
+
+
+def table_of_records(topic: str, records: Sequence[Record[Any]]) -> pa.Table:
+    """As `table_of`, of records that are there already."""
+    return table_of(topic, [_AsMessage(record) for record in records])
+
+
+class _AsMessage:
+    """A record with the accessors of a client's message, which is what tables are made of."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, record: Record[Any]) -> None:
+        self._record = record
+
+    def partition(self) -> int:
+        return self._record.partition
+
+    def offset(self) -> int:
+        return self._record.offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self._record.timestamp)
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.raw
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return list(self._record.headers) or None

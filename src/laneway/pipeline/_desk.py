@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from laneway.errors import ProduceError, UnreachableStateError
+from laneway.errors import UnreachableStateError
 from laneway.instrumentation import Histogram, Tally
 from laneway.lanes import KeyQueue, Ledger, Scheduler
-from laneway.pipeline._outbox import Letter, Outbox, is_hopeless
-from laneway.retry import Failure, Reduction, TryAgain, Verdict, judge, parked_headers, text_of
+from laneway.pipeline._breaker import BreakerState, Gate
+from laneway.pipeline._copies import Copies
+from laneway.pipeline._ladder import Ladder
+from laneway.pipeline._outbox import Outbox
+from laneway.pipeline._replies import Replies
+from laneway.pipeline._telling import Telling
+from laneway.retry import TryAgain, Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from laneway._app import Route
     from laneway._clock import Clock
     from laneway._record import Record
-    from laneway.pipeline._execute import Posted, Result
+    from laneway._route import Route
+    from laneway.instrumentation import Event
+    from laneway.pipeline._backlog import Backlog
+    from laneway.pipeline._execute import Result
+    from laneway.retry import Defer, Park
     from laneway.typing import Sender
 
 __all__ = ["Desk"]
@@ -39,9 +48,12 @@ class Desk:
         clock: the time.
         per_partition: lanes of each partition when they are strict.
         notice: told in words when something must wait, such as an error topic that cannot be written to.
+        backlog: the keys that have records waiting on retry topics, when later ones queue behind them.
+        listener: told of each event at once; without one they are only kept in the tally.
+        breaker: state of the handler's breaker, when it is to outlive this desk.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it owns, each by its keyword
         self,
         route: Route,
         app: str,
@@ -51,22 +63,40 @@ class Desk:
         clock: Clock,
         per_partition: int | None = None,
         notice: Callable[[str], None] | None = None,
+        backlog: Backlog | None = None,
+        listener: Callable[[Event], None] | None = None,
+        breaker: BreakerState | None = None,
     ) -> None:
         self.route = route
         self.tally = Tally(lanes=lanes)
         self.scheduler: Scheduler[Record[Any]] = Scheduler(lanes, per_partition)
         self.ledger = Ledger()
-        self.outbox = Outbox(sender, self.tally, notice)
+        self.telling = Telling(route, self.tally, listener, notice)
+        self.gate = Gate.of(route, breaker, tally=self.tally, telling=self.telling, clock=clock, notice=notice)
+        """Holds calls back while the handler's breaker is open; None when it has none."""
+        self.outbox = Outbox(sender, self.tally, notice, self.telling.copy_failed)
         self.is_closing = False
         """Nothing more will be admitted: a batch need not wait to be full."""
-        self._notice = notice
-        self._app = app
         self._clock = clock
+        self._ladder = Ladder(route, self.tally, clock, backlog, self.telling)
+        self._copies = Copies(
+            route,
+            app,
+            outbox=self.outbox,
+            tally=self.tally,
+            telling=self.telling,
+            clock=clock,
+            finish=self._finish,
+            joined=self._ladder.joined,
+            turned_back=self._ladder.turned_back,
+        )
+        self._replies = Replies(self.outbox, self._copies, handled=self._handled, notice=notice)
         self._order = route.kept_order
         self._most_records, self._most_size = route.buffer.records, int(route.buffer.size)
         self._is_batch = route.is_batch
         self._within = route.within.total_seconds()
         self._short_since: float | None = None
+        self._idle_since: float | None = None
         self._pace = 0.0
         """Seconds a call takes, smoothed; rises at once and falls slowly, so a slow handler is never given too much."""
         self._latency = Histogram(self.tally.latency)
@@ -74,6 +104,8 @@ class Desk:
     @property
     def room(self) -> int:
         """How many more records may be read now."""
+        if self.gate is not None and not self.gate.lets_read(has_records=not self.scheduler.is_idle):
+            return 0
         # What waits for its acknowledgement is in memory too: without it a slow topic would be read without end.
         if self.scheduler.size + self.outbox.size >= self._most_size:
             return 0
@@ -89,6 +121,8 @@ class Desk:
     @property
     def can_start(self) -> bool:
         """Whether a further lane could begin now. A turn that ends may make more ready than its own lane takes."""
+        if self.gate is not None and self.gate.is_shut:
+            return False
         return bool(self.scheduler.ready) and self.scheduler.lanes_busy < self.scheduler.lanes
 
     @property
@@ -102,6 +136,8 @@ class Desk:
 
     def admit(self, records: Sequence[Record[Any]]) -> None:
         """Take over records that were read, those of each partition in offset order."""
+        if self.route.source:
+            records = self._ladder.recall(records)
         by_partition: dict[int, list[int]] = {}
         for record in records:
             offsets = by_partition.get(record.partition)
@@ -112,14 +148,10 @@ class Desk:
         for partition, offsets in by_partition.items():
             self.ledger.see(partition, offsets)
         keys: Any
-        if self._order == "key" and self.route.order_by is not None:
-            keys = [self.route.order_value(record) for record in records]
-        elif self._order == "key":
+        if self._order == "key" and self.route.order_by is None:
             keys = [record.key for record in records]
-        elif self._order == "partition":
-            keys = [record.partition for record in records]
         else:
-            keys = [None] * len(records)
+            keys = [self.route.lane_key(record) for record in records]
         partitions = [record.partition for record in records] if self.route.strict else None
         self.scheduler.push(records, keys, partitions)
         self.tally.read += len(records)
@@ -128,6 +160,8 @@ class Desk:
     def take(self) -> list[KeyQueue[Record[Any]]] | None:
         """A turn for a free lane, or None."""
         scheduler = self.scheduler
+        if self.gate is not None and not self.gate.lets_begin():
+            return None
         if not scheduler.ready:
             return None
         if self._is_batch:
@@ -138,8 +172,13 @@ class Desk:
             most = self._most_a_turn()
         turn = scheduler.take(most)
         if turn:
-            self._short_since = None
+            self._short_since = None  # whatever becomes of it: a moment that is over would wake the runner for ever
+        while turn and self._ladder.backlog and not (turn := self._without_waiting(turn)):
+            turn = scheduler.take(most)
+        if turn:
             self.tally.first = self.tally.first or self._clock.wall()
+            if self.gate is not None:
+                self.gate.began(turn)
         return turn
 
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
@@ -150,16 +189,15 @@ class Desk:
         if result.calls:
             pace = result.seconds / result.calls
             self._pace = pace if pace > self._pace else self._pace * 0.9 + pace * 0.1
-        if result.members:
-            self._settle_members(turn, result)
-        elif result.failures:
+        if self.gate is not None:
+            self.gate.ended(turn, result)
+        if self.telling.tells_ends:
+            self.telling.settled(result)  # before the failures, because that is the order in which they came
+        if result.members or result.failures or result.back:
             self._settle_failures(turn, result)
         else:
-            done = result.done
-            for queue, count in zip(turn, done, strict=False):
-                scheduler.settle(queue, count)
-            for queue in turn[len(done) :]:
-                scheduler.settle(queue, 0)
+            for queue, count in zip_longest(turn, result.done, fillvalue=0):
+                scheduler.settle(queue, count)  # type: ignore[arg-type]  # only counts are filled in
         scheduler.end_turn(turn)
         tally.handled += len(result.finished)
         tally.skipped += len(result.skipped)
@@ -171,19 +209,26 @@ class Desk:
         if older:
             self._supersede([old for new in (*result.finished, *result.skipped) for old in older.get(id(new), ())])
         for records, posted in result.outputs:
-            self._post(records, posted, [old for new in records for old in older.get(id(new), ())])
+            self._replies.send(records, posted, [old for new in records for old in older.get(id(new), ())])
 
     def tick(self) -> None:
         """Let time pass: acknowledgements, repeats, postponed keys."""
         now = self._clock.monotonic()
+        if self._idle_since is not None:
+            self.tally.waited += now - self._idle_since
         self.outbox.tick(now)
         self.scheduler.wake(now)
+        is_idle = self.scheduler.records and not (self.scheduler.lanes_busy or self.outbox.pending or self.can_start)
+        self._idle_since = now if is_idle else None
 
-    def park_all(self, records: Sequence[Record[Any]], error: Exception) -> None:
-        """Send records to the error topic that no queue holds (the rows of a columnar handler's table)."""
-        failure = Failure.of(error)
-        for record in records:
-            self._park(record, failure, None)
+    def copy_all(self, records: Sequence[Record[Any]], error: Exception, verdict: Defer | Park) -> None:
+        """Send records that no queue holds (the rows of a columnar handler's table) to a retry or error topic."""
+        if self.route.source:
+            calls = [record.attempt for record in records]
+            self._ladder.recall(records)
+            for record, count in zip(records, calls, strict=True):
+                record.attempt = record.before + count
+        self._copies.send_all([(record, error, verdict) for record in records], lambda: None)
 
     def close(self) -> Tally:
         """Check that nothing is left and give the tally.
@@ -205,14 +250,16 @@ class Desk:
     def next_wake(self) -> float | None:
         """When `tick` has something to do even if nothing else happens."""
         times = [time for time in (self.scheduler.next_wake, self.outbox.next_wake) if time is not None]
-        if self._short_since is not None and self.scheduler.lanes_busy < self.scheduler.lanes:
+        if self.gate is not None and self.gate.is_open:
+            times += self.gate.next_wakes(can_read=self.scheduler.is_idle and not self.is_closing)
+        elif self._short_since is not None and self.scheduler.lanes_busy < self.scheduler.lanes:
             times.append(self._short_since + self._within)
         return min(times, default=None)
 
     def _most_a_turn(self) -> int:
         """As many records as a lane can work through in one slice, but never the work that free lanes could begin."""
-        if not self._pace:
-            return 1  # not known yet: several slow calls in a row would keep the other lanes idle
+        if not self._pace or (self.gate is not None and self.gate.is_open):
+            return 1  # a probe, or not known yet: several slow calls in a row would keep the other lanes idle
         if self._pace * _MOST_A_TURN < _SLICE:
             return _MOST_A_TURN
         return max(1, min(int(_SLICE / self._pace), self.scheduler.ready // self.scheduler.lanes))
@@ -237,8 +284,13 @@ class Desk:
             self.ledger.finish_all([(record.partition, record.offset) for record in records])
             self._latency.add_all([now - record.timestamp for record in records])
         self.tally.last = wall
+        if self._ladder.leaves:
+            self._ladder.left(records)
 
     def _settle_failures(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
+        if not result.failures:
+            self._settle_members(turn, result)
+            return
         for index, queue in enumerate(turn):
             count = result.done[index] if index < len(result.done) else 0
             if index in result.failures:
@@ -247,12 +299,13 @@ class Desk:
                 self.scheduler.settle(queue, count)
 
     def _fail(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], error: Exception) -> None:
-        verdict = judge(error, record.attempt, self.route.retry)
+        verdict = self._judge(record, error)
         if isinstance(verdict, TryAgain):
-            self._try_again(record, error)
+            self._try_again(record, error, verdict)
             self.scheduler.postpone(queue, done, self._clock.monotonic() + verdict.pause.total_seconds())
         else:
-            self._park_members([(record, error)], lambda: self.scheduler.settle(queue, done + 1))
+            # The key stays out, without a lane, until the copy is safe.
+            self._copies.send_all([(record, error, verdict)], lambda: self.scheduler.settle(queue, done + 1))
 
     def _settle_members(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Members of a batch failed: each is judged for itself, and those that go on are tried again together."""
@@ -262,10 +315,11 @@ class Desk:
         verdicts: dict[tuple[int, int], Verdict] = {}
         now = self._clock.monotonic()  # one for all keys: a microsecond between them would tear the batch apart
         for index, queue in enumerate(turn):
-            if index in errors:
+            found = errors.get(index, {})
+            if found or not result.back.isdisjoint(map(id, queue.work())):
                 # In the order of the key: that of the members has those first that cannot be decoded.
-                failed = [(record, errors[index][id(record)]) for record in queue.work() if id(record) in errors[index]]
-                self._fail_members(queue, failed, verdicts, now, result.older)
+                failed = [(record, found[id(record)]) for record in queue.work() if id(record) in found]
+                self._fail_members(queue, failed, verdicts, now, result)
             else:
                 self.scheduler.settle(queue, queue.taken)
 
@@ -275,120 +329,68 @@ class Desk:
         failed: list[tuple[Record[Any], Exception]],
         verdicts: dict[tuple[int, int], Verdict],
         now: float,
-        older: dict[int, list[Record[Any]]],
+        result: Result,
     ) -> None:
-        until = now
-        again: list[Record[Any]] = []
-        parked: list[tuple[Record[Any], Exception]] = []
+        until, older = now, result.older
+        again: set[int] = set()
+        copied: list[tuple[Record[Any], Exception, Defer | Park]] = []
         for record, error in failed:
-            # One verdict for the same error and attempt: a random pause each would tear the batch apart.
-            name = (id(error), record.attempt)
+            # One verdict for the same error and calls: a random pause each would tear the batch apart.
+            name = (id(error), record.attempt - record.before)
             if name not in verdicts:
-                verdicts[name] = judge(error, record.attempt, self.route.retry)
+                verdicts[name] = self._judge(record, error)
             verdict = verdicts[name]
             if isinstance(verdict, TryAgain):
-                self._try_again(record, error)
+                self._try_again(record, error, verdict)
                 until = max(until, now + verdict.pause.total_seconds())
-                again.append(record)
+                again.add(id(record))
             else:
-                parked.append((record, error))
+                copied.append((record, error, verdict))
 
         def settle() -> None:
+            left = [record for record in queue.work() if id(record) in again or id(record) in result.back]
+            if left:
+                # In the order of the key. What a record supersedes waits with it.
+                self.scheduler.retain(queue, [old for new in left for old in (*older.get(id(new), ()), new)])
             if again:
-                # What a record supersedes waits with it.
-                kept = [old for new in again for old in (*older.get(id(new), ()), new)]
-                self.scheduler.retain(queue, kept)
                 self.scheduler.postpone(queue, 0, until)
             else:
-                self.scheduler.settle(queue, queue.taken)
-            self._supersede([old for new, _ in parked for old in older.get(id(new), ())])
+                self.scheduler.settle(queue, 0 if left else queue.taken)
+            self._supersede([old for new, *_ in copied for old in older.get(id(new), ())])
 
-        self._park_members(parked, settle)
+        self._copies.send_all(copied, settle)
 
-    def _try_again(self, record: Record[Any], error: Exception) -> None:
-        self._note(record, error, "retried")
+    def _try_again(self, record: Record[Any], error: Exception, verdict: TryAgain) -> None:
+        self.telling.retried(record, error, verdict.pause)
         self.tally.retried += 1
         record.attempt += 1
 
-    def _park_members(self, members: Sequence[tuple[Record[Any], Exception]], then: Callable[[], None]) -> None:
-        """Park records of one key, which stays out, without a lane, until each copy is acknowledged; *then* goes on."""
-        left = len(members)
+    def _judge(self, record: Record[Any], error: Exception) -> Verdict:
+        return judge(error, record.attempt - record.before, self.route.retry, self.route.step)
 
-        def landed() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                then()
+    def _without_waiting(self, turn: list[KeyQueue[Record[Any]]]) -> list[KeyQueue[Record[Any]]]:
+        """What of a turn may run; keys with records on a retry topic send these behind them. None may: a free lane."""
+        may_run, behind = self._ladder.parted(turn)
+        for queue, step in behind:
+            self._send_behind(queue, step)
+        if not may_run:
+            self.scheduler.end_turn(turn)
+        return may_run
 
-        for record, error in members:
-            self._note(record, error, "parked")
-            self._park(record, Failure.of(error), landed)
-        if not members:
-            then()
+    def _send_behind(self, queue: KeyQueue[Record[Any]], step: int) -> None:
+        self._copies.queue_behind(queue.work(), step, lambda: self.scheduler.settle(queue, queue.taken))
 
-    def _park(self, record: Record[Any], failure: Failure, then: Any) -> None:
-        def landed() -> None:
-            self.tally.parked += 1
-            self._finish((record,))
-            if then is not None:
-                then()
-
-        reductions: list[Reduction] = ["trace", "value"]
-
-        def undeliverable(letter: Letter, error: Exception) -> bool:
-            if is_hopeless(error) and reductions:
-                # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
-                # the value still tells where the record is.
-                letter.posted = self._copy(record, failure, reductions.pop(0))
-                self.tally.reduced += len(reductions)  # once: at the first of the two
-            return False
-
-        self.outbox.post(Letter(self._copy(record, failure), landed, undeliverable))
-
-    def _copy(self, record: Record[Any], failure: Failure, reduced: Reduction = "") -> Posted:
-        now, value = int(self._clock.wall() * 1000), None if reduced == "value" else record.raw
-        headers = parked_headers(record, failure, app=self._app, handler=self.route.name, now=now, reduced=reduced)
-        # The record's own timestamp and no partition: records of one key stay together on the error topic.
-        return (self.route.error_topic_of(self._app), record.key, value, headers, None, record.timestamp)
+    def _handled(self, records: Sequence[Record[Any]], older: Sequence[Record[Any]], *, is_parked: bool) -> None:
+        """The messages of these records are acknowledged, or the records are parked instead."""
+        if not is_parked:
+            self.tally.handled += len(records)
+            if self.telling.tells_ends:
+                self.telling.handled(records)
+            self._finish(records)
+        self._supersede(older)
 
     def _supersede(self, records: Sequence[Record[Any]]) -> None:
         """The newest record of their key is finished, and so are these."""
         self.tally.superseded += len(records)
         if records:
             self._finish(records)
-
-    def _post(self, records: Sequence[Record[Any]], posted: list[Posted], older: Sequence[Record[Any]] = ()) -> None:
-        """Send the messages of records that were handled; they are finished when the last one is acknowledged."""
-        left, is_parked = len(posted), False
-
-        def landed() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                self.tally.handled += len(records)
-                self._finish(records)
-                self._supersede(older)
-
-        def undeliverable(letter: Letter, error: Exception) -> bool:
-            nonlocal is_parked
-            if not is_hopeless(error):
-                return False
-            why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {text_of(error)}")
-            if records and not is_parked:
-                is_parked = True
-                self._park_members([(record, why) for record in records], lambda: self._supersede(older))
-            elif not records and self._notice is not None:
-                self._notice(
-                    f"{why}; it is given up, since every record of its batch was marked and none can be parked"
-                )
-            return True
-
-        if not posted:
-            left = 1
-            landed()
-        for message in posted:
-            self.outbox.post(Letter(message, landed, undeliverable))
-
-    def _note(self, record: Record[Any], error: Exception, fate: str) -> None:
-        place = (record.topic, record.partition, record.offset)
-        self.tally.note(self.route.name, place, f"{type(error).__name__}: {text_of(error)}", fate)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from laneway._record import Batch, Record, as_messages
+from laneway._record import Batch, Record
 from laneway.codecs import Raw
 from laneway.errors import DeclarationError, HandlerTimeoutError, LanewayError, Skip
+from laneway.instrumentation import RecordSkipped
+from laneway.pipeline._breaker import uncalled
+from laneway.pipeline._interceptors import StandIns, intercepted, producing
+from laneway.pipeline._pieces import Pieces, groups_of
+from laneway.retry import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laneway._app import Route
     from laneway._clock import Clock
+    from laneway._route import Route
     from laneway.lanes import KeyQueue
 
 __all__ = ["Call", "Posted", "Result"]
@@ -28,7 +33,20 @@ class Result:
     `done` counts, queue by queue, the records that need no further call; queues past its end were not begun.
     """
 
-    __slots__ = ("calls", "done", "failures", "finished", "members", "older", "outputs", "seconds", "skipped")
+    __slots__ = (
+        "back",
+        "calls",
+        "done",
+        "failures",
+        "finished",
+        "is_halted",
+        "members",
+        "older",
+        "outputs",
+        "reasons",
+        "seconds",
+        "skipped",
+    )
 
     def __init__(self) -> None:
         self.done: list[int] = []
@@ -42,6 +60,12 @@ class Result:
         """Members of a batch that failed, with the index of their queue."""
         self.older: dict[int, list[Record[Any]]] = {}
         """Id of a record to those of its key that it supersedes, oldest first."""
+        self.back: set[int] = set()
+        """Ids of records that were not called: an earlier one of their key is among the members, or it was halted."""
+        self.is_halted = False
+        """Whether calls were left out, because one of a batch handler with a breaker failed."""
+        self.reasons: dict[int, Exception] = {}
+        """Id of a skipped record to why, when somebody wants to know."""
         self.calls = 0
         self.seconds = 0.0
 
@@ -57,9 +81,16 @@ class Call:
     """
 
     def __init__(self, route: Route, clock: Clock, slice_: float = 0.002) -> None:
-        self._function = route.function
+        self._stand_ins = StandIns(route) if route.is_batch and route.interceptors.consume else None
+        self._function = intercepted(route, self._stand_ins)
+        self._messages = producing(route)
+        self._keeps_reasons = RecordSkipped in route.wanted
         self._name = route.name
+        self._halts = route.breaker is not None
+        """Whether a turn ends when the handler fails: no call may begin before the breaker has had its say."""
         self._is_unique = route.kind == "unique"
+        self._grouping = route.grouping
+        self._bisect = route.bisect
         self._codec = None if type(route.topic.value) is Raw else route.topic.value
         self._timeout = route.timeout.total_seconds() if route.timeout else None
         self._clock = clock
@@ -68,7 +99,7 @@ class Call:
     def single(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
         """Call a sync function for each record of a turn."""
         result, function, codec = Result(), self._function, self._codec
-        finished, done, limit = result.finished, result.done, self._timeout
+        finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
         for index, queue in enumerate(turn):
@@ -87,8 +118,10 @@ class Call:
                         finished.append(record)
                     else:
                         result.outputs.append(((record,), self._posted(answer)))
-                except Skip:
+                except Skip as skip:
                     result.skipped.append(record)
+                    if self._keeps_reasons:
+                        result.reasons[id(record)] = skip
                 except Exception as error:  # noqa: BLE001 - the lane boundary: any failure of user code climbs the ladder
                     result.failures[index] = (record, error)
                     break
@@ -96,7 +129,9 @@ class Call:
             result.calls += count
             done.append(count)
             # Reading the clock at each record would cost more than a fast handler.
-            if (index & 3 == 3 or count > 3) and self._clock.monotonic() > end:
+            if (halts and _has_failed(result, index)) or (
+                (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
+            ):
                 break
         result.calls += len(result.failures)
         result.seconds = self._clock.monotonic() - began
@@ -105,7 +140,7 @@ class Call:
     async def single_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
         """Await an async function for each record of a turn."""
         result, function, codec = Result(), self._function, self._codec
-        finished, done, limit = result.finished, result.done, self._timeout
+        finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
         for index, queue in enumerate(turn):
@@ -119,8 +154,10 @@ class Call:
                         finished.append(record)
                     else:
                         result.outputs.append(((record,), self._posted(answer)))
-                except Skip:
+                except Skip as skip:
                     result.skipped.append(record)
+                    if self._keeps_reasons:
+                        result.reasons[id(record)] = skip
                 except asyncio.CancelledError as error:
                     result.failures[index] = (record, self._cancelled(error))
                     break
@@ -130,51 +167,73 @@ class Call:
                 count += 1
             result.calls += count
             done.append(count)
-            if (index & 3 == 3 or count > 3) and self._clock.monotonic() > end:
+            if (halts and _has_failed(result, index)) or (
+                (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
+            ):
                 break
         result.calls += len(result.failures)
         result.seconds = self._clock.monotonic() - began
         return result
 
     def batch(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
-        """Call a sync function with the records of a turn together."""
-        result, records = self._gather(turn)
+        """Call a sync function with the records of a turn together, or piece by piece."""
+        result, pieces = self._gather(turn)
         began = self._clock.monotonic()
-        try:
-            batch = Batch(records)
-            answer = self._function(batch) if records else None
-            if self._timeout is not None:
-                self._check_limit(began, self._timeout)
-            self._accept(result, turn, batch, answer)
-        except Skip:
-            result.skipped = records
-        except Exception as error:  # noqa: BLE001 - the lane boundary
-            self._fail_all(result, turn, records, error)
-        return self._closed(result, turn, began)
+        for piece in pieces:
+            start = self._clock.monotonic()
+            batch = Batch(piece.copy())  # a handler that sorts or empties its list must not do so to ours
+            try:
+                answer = self._function(batch)
+                if self._timeout is not None:
+                    self._check_limit(start, self._timeout)
+                self._accept(result, pieces, batch, answer)
+            except Skip as skip:
+                self._skip_all(result, piece, skip)
+            except Exception as error:  # noqa: BLE001 - the lane boundary
+                self._fail_all(result, pieces, piece, error)
+                if self._halts and self._is_enough(result, error):
+                    break
+        return self._closed(result, turn, pieces, began)
 
     async def batch_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
-        """Await an async function with the records of a turn together."""
-        result, records = self._gather(turn)
+        """Await an async function with the records of a turn together, or piece by piece."""
+        result, pieces = self._gather(turn)
         began = self._clock.monotonic()
-        try:
-            batch, answer = Batch(records), None
-            if records:
+        for piece in pieces:
+            batch = Batch(piece.copy())
+            try:
                 call = self._function(batch)
                 answer = await (call if self._timeout is None else self._limited(call, self._timeout))
-            self._accept(result, turn, batch, answer)
-        except Skip:
-            result.skipped = records
-        except asyncio.CancelledError as error:
-            self._fail_all(result, turn, records, self._cancelled(error))
-        except Exception as error:  # noqa: BLE001 - the lane boundary
-            self._fail_all(result, turn, records, error)
-        return self._closed(result, turn, began)
+                self._accept(result, pieces, batch, answer)
+            except Skip as skip:
+                self._skip_all(result, piece, skip)
+            except asyncio.CancelledError as error:
+                self._fail_all(result, pieces, piece, self._cancelled(error))
+            except Exception as error:  # noqa: BLE001 - the lane boundary
+                self._fail_all(result, pieces, piece, error)
+                if self._halts and self._is_enough(result, error):
+                    break
+        return self._closed(result, turn, pieces, began)
 
-    def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[Result, list[Record[Any]]]:
+    def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[Result, Pieces]:
+        """What to call with; a kind that is wrong fails all of it before anything is called."""
+        result = Result()
+        records = self._decoded(turn, result)
+        if self._grouping is None:
+            return result, Pieces(turn, [records], bisect=self._bisect)
+        try:
+            groups = groups_of(self._grouping, records, self._name) if records else []
+        except DeclarationError as error:
+            pieces = Pieces(turn, [])
+            result.members += pieces.failed(records, error)
+            return result, pieces
+        return result, Pieces(turn, groups, bisect=self._bisect)
+
+    def _decoded(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> list[Record[Any]]:
         """Decode the members; what cannot be decoded is parked alone and does not fail the others."""
-        result, codec = Result(), self._codec
-        if codec is None and not self._is_unique:
-            return result, [record for queue in turn for record in queue.work()]
+        codec, stand_ins = self._codec, self._stand_ins
+        if codec is None and stand_ins is None and not self._is_unique:
+            return [record for queue in turn for record in queue.work()]
         records = []
         for index, queue in enumerate(turn):
             work = queue.work()
@@ -185,38 +244,42 @@ class Call:
                 try:
                     if codec is not None and record.raw is not None:
                         record.value = codec.decode(record.raw)
+                    if stand_ins is not None:
+                        stand_ins.add(record)
                     records.append(record)
+                except Skip as skip:
+                    self._skip_all(result, [record], skip)
                 except Exception as error:  # noqa: BLE001 - a codec is user code too
                     result.members.append((index, record, error))
-        return result, records
+        return records
 
-    def _accept(self, result: Result, turn: list[KeyQueue[Record[Any]]], batch: Batch[Any], answer: object) -> None:
+    def _accept(self, result: Result, pieces: Pieces, batch: Batch[Any], answer: object) -> None:
         """Take over what the handler returned. All that can fail comes first, so that a failed call leaves no trace."""
         posted = None if answer is None else self._posted(answer)
-        records = list(batch.records)
+        records = pieces.now
         if batch.fates:
-            places, fates = _places(turn), self._fates(batch)
-            records = [record for record in batch.records if id(record) not in fates]
-            for record in batch.records:
+            fates = self._fates(pieces.now, batch)
+            records = [record for record in pieces.now if id(record) not in fates]
+            for record in pieces.now:
                 error = fates.get(id(record))
                 if isinstance(error, Skip):
-                    result.skipped.append(record)
+                    self._skip_all(result, [record], error)
                 elif error is not None:
-                    result.members.append((places[id(record)], record, error))
+                    result.members += pieces.failed((record,), error)
         if posted is None:
-            result.finished = records
+            result.finished += records
         else:
             # Also when every record was marked: what the handler wants to say must not depend on who else is there.
             result.outputs.append((records, posted))
 
-    def _fates(self, batch: Batch[Any]) -> dict[int, Exception]:
+    def _fates(self, piece: list[Record[Any]], batch: Batch[Any]) -> dict[int, Exception]:
         """Id of a marked record to what was said of it last.
 
         Raises:
             DeclarationError: when a record was marked that is not in the batch: the one that was meant, of which it is
                 perhaps a copy, would count as handled.
         """
-        ours = {id(record) for record in batch.records}
+        ours = {id(record) for record in piece}
         for record, _ in batch.fates:
             if id(record) not in ours:
                 what = type(record).__name__
@@ -229,16 +292,32 @@ class Call:
         return {id(record): error for record, error in batch.fates}
 
     @staticmethod
-    def _fail_all(
-        result: Result, turn: list[KeyQueue[Record[Any]]], records: list[Record[Any]], error: Exception
-    ) -> None:
-        """The call failed, whatever was marked before: so did every record, beside those that cannot be decoded."""
-        places = _places(turn)
-        result.members += [(places[id(record)], record, error) for record in records]
+    def _fail_all(result: Result, pieces: Pieces, records: list[Record[Any]], error: Exception) -> None:
+        """The call failed, whatever was marked before: so did every record, unless the halves are to tell which."""
+        if not pieces.halve(error):
+            result.members += pieces.failed(records, error)
 
-    def _closed(self, result: Result, turn: list[KeyQueue[Record[Any]]], began: float) -> Result:
+    def _is_enough(self, result: Result, error: Exception) -> bool:
+        """Whether the rest of a turn is left to the breaker to decide on.
+
+        Halves are looked at until two records have failed and none was handled: then it is not a record's fault.
+        """
+        is_lost = not self._bisect or (len(result.members) > 1 and not result.finished and not result.outputs)
+        result.is_halted = is_lost and is_failure(error)
+        return result.is_halted
+
+    def _skip_all(self, result: Result, records: list[Record[Any]], skip: Skip) -> None:
+        result.skipped += records
+        if self._keeps_reasons:
+            result.reasons |= dict.fromkeys(map(id, records), skip)
+
+    def _closed(self, result: Result, turn: list[KeyQueue[Record[Any]]], pieces: Pieces, began: float) -> Result:
+        if self._stand_ins is not None:
+            self._stand_ins.forget(turn)
         result.done = [queue.taken for queue in turn]
-        result.calls = 1
+        result.calls, result.back = pieces.calls, pieces.back
+        if result.is_halted:
+            result.back |= uncalled(turn, result)
         result.seconds = self._clock.monotonic() - began
         return result
 
@@ -253,7 +332,7 @@ class Call:
                 message.partition,
                 message.timestamp,
             )
-            for message in as_messages(answer, self._name)
+            for message in self._messages(answer)
         ]
 
     def _check_limit(self, began: float, limit: float) -> None:
@@ -282,6 +361,7 @@ class Call:
             ) from error
 
 
-def _places(turn: list[KeyQueue[Record[Any]]]) -> dict[int, int]:
-    """Which queue of a turn each of its records is in."""
-    return {id(record): index for index, queue in enumerate(turn) for record in queue.work()}
+def _has_failed(result: Result, index: int) -> bool:
+    """Whether the handler, and not the record, failed at a queue of a turn."""
+    failure = result.failures.get(index)
+    return failure is not None and is_failure(failure[1])

@@ -25,7 +25,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a 
 class Letter:
     """One message until its fate is known."""
 
-    __slots__ = ("landed", "posted", "tries", "undeliverable")
+    __slots__ = ("landed", "posted", "size", "tries", "undeliverable")
 
     def __init__(
         self, posted: Posted, landed: Callable[[], None], undeliverable: Callable[[Letter, Exception], bool]
@@ -36,6 +36,8 @@ class Letter:
         self.undeliverable = undeliverable
         """Called when a try failed; True when the letter is taken care of in another way and is not to be repeated."""
         self.tries = 0
+        self.size = sum(len(part) for part in posted[1:3] if isinstance(part, (bytes, str)))
+        """Bytes of key and value as it was posted: what is sent in its place may be smaller."""
 
 
 class Outbox:
@@ -44,10 +46,17 @@ class Outbox:
     Only the runner's own thread calls it. Nothing here gives up, because what waits for a letter would be lost.
     """
 
-    def __init__(self, sender: Sender, tally: Tally, notice: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        tally: Tally,
+        notice: Callable[[str], None] | None = None,
+        failed: Callable[[str, Exception, int], None] | None = None,
+    ) -> None:
         self._sender = sender
         self._tally = tally
         self._notice = notice
+        self._failed = failed
         self._noticed = -_NOTICE_EVERY
         self._answers: deque[tuple[Letter, Exception | None]] = deque()
         self._later: list[tuple[float, int, Letter]] = []
@@ -62,7 +71,7 @@ class Outbox:
     def post(self, letter: Letter) -> None:
         """Send a letter; its `landed` is called inside a later `tick`."""
         self.pending += 1
-        self.size += _size(letter)
+        self.size += letter.size
         self._send(letter)
 
     def tick(self, now: float) -> None:
@@ -113,6 +122,8 @@ class Outbox:
         if letter.undeliverable(letter, error):
             self._gone(letter)
             return
+        if self._failed is not None:
+            self._failed(letter.posted[0], error, letter.tries)
         self.trouble = f"cannot write to {letter.posted[0]}: {error}"
         if self._notice is not None and now - self._noticed >= _NOTICE_EVERY:
             self._noticed = now
@@ -122,13 +133,9 @@ class Outbox:
 
     def _gone(self, letter: Letter) -> None:
         self.pending -= 1
-        self.size -= _size(letter)
+        self.size -= letter.size
 
 
 def is_hopeless(error: Any) -> bool:
     """Whether repeating the same message cannot help."""
     return isinstance(error, (MessageTooLargeError, TypeError, ValueError))
-
-
-def _size(letter: Letter) -> int:
-    return sum(len(part) for part in letter.posted[1:3] if isinstance(part, (bytes, str)))

@@ -1,15 +1,32 @@
-"""The headers that tell where a parked record came from and why."""
+"""The headers that tell where a copied record came from and why."""
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from laneway._record import Origin
+from laneway.retry._styles import is_of_style, styled
+from laneway.retry._trace import trace_of
 
 if TYPE_CHECKING:
     from laneway._record import Headers, Record
+    from laneway.retry._styles import Style
 
-__all__ = ["ERROR_HEADERS", "Failure", "Reduction", "parked_headers", "text_of"]
+__all__ = [
+    "ERROR_HEADERS",
+    "Failure",
+    "Reduction",
+    "deferred_headers",
+    "errors_of",
+    "origin_of",
+    "parked_at",
+    "parked_headers",
+    "read_from",
+    "recall",
+    "returned_headers",
+    "text_of",
+]
 
 _PREFIX = "laneway-"
 ERROR_HEADERS = (
@@ -24,6 +41,8 @@ ERROR_HEADERS = (
     "laneway-app",
     "laneway-handler",
     "laneway-parked-at",
+    "laneway-errors",
+    "laneway-read-from",
 )
 """Every header a parked copy carries besides those of the record."""
 
@@ -32,6 +51,8 @@ Reduction = Literal["", "trace", "value"]
 
 _TRACE_LIMIT = 4_000  # characters; a longer trace makes the copy larger than the record without telling more
 _MESSAGE_LIMIT = 1_000
+_MOST_ERRORS = 1_000_000  # times that a record may have been parked; more is a lie
+_LAST_OFFSET, _LAST_PARTITION = 2**63 - 1, 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +64,13 @@ class Failure:
     trace: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """Describe an exception."""
+    def of(cls, error: BaseException, *, with_trace: bool = True) -> Failure:
+        """Describe an exception; without its trace where that is not written anyway."""
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        trace = "".join(traceback.format_exception(error))
-        return cls(name, text_of(error)[:_MESSAGE_LIMIT], trace[-_TRACE_LIMIT:])
+        text = text_of(error)
+        trace = trace_of(error, f"{name}: {text}" if text else name)[-_TRACE_LIMIT:] if with_trace else ""
+        return cls(name, text[:_MESSAGE_LIMIT], trace)
 
     def shortened(self) -> Failure:
         """The same failure without its trace, for a copy that would be too large."""
@@ -65,7 +87,14 @@ def text_of(error: BaseException) -> str:
 
 
 def parked_headers(
-    record: Record[object], failure: Failure, *, app: str, handler: str, now: int, reduced: Reduction = ""
+    record: Record[Any],
+    failure: Failure,
+    *,
+    app: str,
+    handler: str,
+    now: int,
+    reduced: Reduction = "",
+    style: Style = "laneway",
 ) -> Headers:
     """Headers of the parked copy: the record's own in their order, then ours.
 
@@ -78,26 +107,138 @@ def parked_headers(
         handler: the handler's name.
         now: milliseconds since the epoch.
         reduced: what the copy leaves out because it would be too large; named in the header ``laneway-reduced``.
+        style: whose headers stand beside ours; the trace is in theirs then.
     """
-    own = [(name, value) for name, value in record.headers if not name.startswith(_PREFIX)]
-    if reduced == "value":
-        own = []
+    own = [] if reduced == "value" else _own(record, style)
     failure = failure.shortened() if reduced else failure
+    theirs = styled(style, _place(record), failure, app=app, handler=handler)
     values = (
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
+        *_place(record),
         record.attempt,
         failure.type,
         failure.message,
-        failure.trace,
+        "" if theirs else failure.trace,
         app,
         handler,
         now,
+        min(errors_of(record) + 1, _MOST_ERRORS),
+        f"{record.topic}:{record.partition}:{record.offset}",
     )
     return [
         *own,
-        *((name, str(value).encode("utf-8", "replace")) for name, value in zip(ERROR_HEADERS, values, strict=True)),
+        *((name, _as_bytes(value)) for name, value in zip(ERROR_HEADERS, values, strict=True)),
         *([("laneway-reduced", reduced.encode())] if reduced else ()),
+        *theirs,
     ]
+
+
+def deferred_headers(
+    record: Record[Any], failure: Failure | None, *, app: str, handler: str, step: int, due: int
+) -> Headers:
+    """Headers of the copy on a retry topic: the record's own in their order, then ours.
+
+    Args:
+        record: what waits.
+        failure: why; None when it failed nothing and only queues behind another record of its key.
+        app: the app's name.
+        handler: the handler's name.
+        step: of which step the topic is.
+        due: when it is to run, milliseconds since the epoch.
+    """
+    values = {
+        **dict(zip(ERROR_HEADERS[:4], _place(record), strict=True)),
+        "laneway-attempts": record.attempt if failure else record.attempt - 1,
+        "laneway-app": app,
+        "laneway-handler": handler,
+        "laneway-step": step,
+        "laneway-due": due,
+    }
+    if failure is not None:
+        values |= {"laneway-error-type": failure.type, "laneway-error-message": failure.message}
+    if errors := errors_of(record):
+        values["laneway-errors"] = errors
+    return [*_own(record), *((name, _as_bytes(value)) for name, value in values.items())]
+
+
+def recall(record: Record[Any], source: str, most_calls: int) -> bool:
+    """Give a record that was read from a retry or error topic its origin, timestamp and number of calls again.
+
+    Whoever may write to the topic may have written the headers, so each is checked; what cannot be true is left out.
+
+    Args:
+        record: to be changed.
+        source: the topic that it must have come from.
+        most_calls: how often it may have been called before.
+
+    Returns:
+        Whether everything was as laneway writes it.
+    """
+    record.origin = origin_of(record, source)
+    timestamp = _number(record, "laneway-origin-timestamp", _LAST_OFFSET)
+    calls = _number(record, "laneway-attempts", most_calls)
+    record.before = most_calls if calls is None else calls
+    record.attempt = record.before + 1
+    if record.origin is not None and timestamp is not None:
+        record.timestamp = timestamp
+    return None not in (record.origin, timestamp, calls)
+
+
+def origin_of(record: Record[Any], source: str) -> Origin | None:
+    """Where a copy says that its record came from, if that can be true."""
+    partition = _number(record, "laneway-origin-partition", _LAST_PARTITION)
+    offset = _number(record, "laneway-origin-offset", _LAST_OFFSET)
+    if record.header("laneway-origin-topic") != source.encode() or partition is None or offset is None:
+        return None
+    return Origin(source, partition, offset)
+
+
+def read_from(record: Record[Any]) -> tuple[str, int, int] | None:
+    """Topic, partition and offset at which a parked record was read, as its copy says."""
+    topic, _, rest = (record.header("laneway-read-from") or b"")[:300].partition(b":")
+    partition, _, offset = rest.partition(b":")
+    if not (partition.isdigit() and offset.isdigit() and len(rest) < 32):
+        return None
+    return (topic.decode("ascii", "replace"), int(partition), int(offset))
+
+
+def errors_of(record: Record[Any]) -> int:
+    """How many times a record has been parked, as far as its headers can be believed."""
+    return _number(record, "laneway-errors", _MOST_ERRORS) or 0
+
+
+def parked_at(record: Record[Any]) -> int | None:
+    """When a copy was made, milliseconds since the epoch, as it says; None when it says nothing of the kind."""
+    return _number(record, "laneway-parked-at", _LAST_OFFSET)
+
+
+def returned_headers(record: Record[Any], style: Style = "laneway") -> Headers:
+    """Headers of a parked record on its way back to its topic: its own in their order, and how often it was parked.
+
+    Without that number a record could fail and be sent back for ever, unnoticed.
+    """
+    return [*_own(record, style), ("laneway-errors", _as_bytes(errors_of(record) or 1))]
+
+
+def _own(record: Record[Any], style: Style = "laneway") -> list[tuple[str, bytes | None]]:
+    return [
+        (name, value) for name, value in record.headers if not name.startswith(_PREFIX) and not is_of_style(name, style)
+    ]
+
+
+def _place(record: Record[Any]) -> tuple[str, int, int, int]:
+    """Where the record was before any copy was made."""
+    return (*(record.origin or (record.topic, record.partition, record.offset)), record.timestamp)
+
+
+def _number(record: Record[Any], name: str, most: int) -> int | None:
+    """A header as a whole number from 0 to *most*; None when it is missing, repeated or anything else."""
+    values = [value for found, value in record.headers if found == name]
+    # Bounded before it is read: turning a million digits into a number takes minutes.
+    if len(values) != 1 or values[0] is None or len(values[0]) > 20 or not values[0].isdigit():
+        return None
+    number = int(values[0])
+    return number if number <= most else None
+
+
+def _as_bytes(value: object) -> bytes:
+    return str(value).encode("utf-8", "replace")

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
-__all__ = ["error_topic_name"]
+from string import Formatter
+
+from laneway.errors import DeclarationError
+
+__all__ = ["ERROR_PATTERN", "RETRY_PATTERN", "error_topic_name", "topic_name"]
+
+ERROR_PATTERN = "{topic}.{app}.error"
+"""One per source topic and app, so that two apps never read each other's failures."""
+RETRY_PATTERN = "{topic}.{app}.retry.{step}"
+"""One per source topic, app and step."""
+_FIELDS = ("topic", "app", "handler", "step")
+
+
+def topic_name(pattern: str, *, topic: str, app: str, handler: str = "", step: int = 0) -> str:
+    """A topic's name from a pattern with ``{topic}``, ``{app}``, ``{handler}`` and ``{step}``.
+
+    Example:
+        >>> topic_name("{topic}.{app}.retry.{step}", topic="orders", app="billing", step=2)
+        'orders.billing.retry.2'
+    """
+    try:
+        fields = [name for _, name, _, _ in Formatter().parse(pattern) if name is not None]
+    except ValueError as error:
+        raise DeclarationError(f"{pattern!r} is not a pattern of a topic's name: {error}") from error
+    unknown = [name for name in fields if name not in _FIELDS]
+    if unknown:
+        known = ", ".join(f"{{{name}}}" for name in _FIELDS)
+        raise DeclarationError(f"{pattern!r}: there is no {{{unknown[0]}}}; a topic's name may use {known}")
+    return pattern.format(topic=topic, app=app, handler=handler, step=step)
 
 
 def error_topic_name(topic: str, app: str) -> str:
-    """Name of the error topic: one per source topic and app, so two apps never read each other's failures."""
-    return f"{topic}.{app}.error"
+    """Name of the error topic unless another pattern is given."""
+    return topic_name(ERROR_PATTERN, topic=topic, app=app)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from laneway._units import Duration, as_duration
 from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter
@@ -13,19 +13,28 @@ from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Park", "Retry", "TryAgain", "Verdict", "judge"]
+__all__ = ["Defer", "Mode", "Park", "Retry", "TryAgain", "Verdict", "judge"]
+
+Mode = Literal["blocking", "topic", "park"]
+
+_MOST_STEPS = 20  # each is a topic with as many partitions as its source
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how fast a failed record is tried again in place, while its key waits and other keys go on.
+    """How often and how fast a failed record is tried again.
+
+    `Retry` alone tries again in place, while the record's key waits and other keys go on. `Retry.steps` adds a ladder
+    of longer delays.
 
     Args:
-        attempts: calls of the handler in all, the first included. 1 by default: a failed record is parked at once,
-            because a handler that is not idempotent must not be repeated unasked.
+        attempts: calls of the handler in all, the first included; with steps, calls on each step. 1 by default: a
+            failed record is parked at once, because a handler that is not idempotent must not be repeated unasked.
         backoff: pause before the first retry; doubles with each further one.
         backoff_max: the pause never grows beyond this.
         jitter: part of each pause that is random, 0 to 1, so that keys that failed together do not return together.
+        delays: the delays of the steps; see `steps`.
+        mode: where a record waits for its step; see `steps`.
 
     Example:
         >>> Retry(attempts=3, backoff="100ms", jitter=0).pause(attempt=2)
@@ -36,6 +45,8 @@ class Retry:
     backoff: Duration = "100ms"
     backoff_max: Duration = "10s"
     jitter: float = 0.2
+    delays: tuple[timedelta, ...] = ()
+    mode: Mode = "blocking"
     first: timedelta = field(init=False, repr=False, compare=False)
     most: timedelta = field(init=False, repr=False, compare=False)
 
@@ -47,11 +58,52 @@ class Retry:
             )
         if not 0 <= self.jitter <= 1:
             raise DeclarationError(f"Retry(jitter={self.jitter}): jitter is between 0 and 1")
+        if self.mode not in ("blocking", "topic", "park"):
+            raise DeclarationError(f"Retry(mode={self.mode!r}): use 'blocking', 'topic' or 'park'")
         try:
             object.__setattr__(self, "first", as_duration(self.backoff))
             object.__setattr__(self, "most", as_duration(self.backoff_max))
+            object.__setattr__(self, "delays", tuple(as_duration(delay) for delay in self.delays))
         except ValueError as error:
             raise DeclarationError(f"Retry: {error}") from error
+        if len(self.delays) > _MOST_STEPS:
+            raise DeclarationError(f"Retry: {len(self.delays)} steps; {_MOST_STEPS} are the most")
+
+    @classmethod
+    def steps(
+        cls,
+        *delays: Duration,
+        mode: Mode = "topic",
+        attempts: int = 1,
+        backoff: Duration = "100ms",
+        backoff_max: Duration = "10s",
+        jitter: float = 0.2,
+    ) -> Retry:
+        """A ladder: a record that failed is tried again after the first delay, then after the second, then parked.
+
+        Args:
+            delays: one for each step, such as ``"5s", "1m", "10m"``.
+            mode: where the record waits. ``topic``: on a retry topic for each step, while its key goes on, so only
+                first attempts keep the order. ``park``: on the same topics, and later records of the key queue behind
+                it, so the key's order holds. ``blocking``: in place, its key waiting; the order holds, nothing is
+                written, and the records that are read wait in memory.
+            attempts: calls on each step before the next one.
+            backoff: pause between the calls of one step, as for `Retry`.
+            backoff_max: its longest.
+            jitter: its random part.
+
+        Example:
+            >>> Retry.steps("5s", "1m", mode="park").hops
+            2
+        """
+        if not delays:
+            raise DeclarationError('Retry.steps(): give at least one delay, such as Retry.steps("5s", "1m")')
+        return cls(attempts, backoff, backoff_max, jitter, delays, mode)  # type: ignore[arg-type]  # parsed by it
+
+    @property
+    def hops(self) -> int:
+        """How many retry topics there are."""
+        return 0 if self.mode == "blocking" else len(self.delays)
 
     def pause(self, attempt: int, rng: Callable[[], float] = random.random) -> timedelta:
         """How long to wait after the given attempt has failed."""
@@ -68,24 +120,47 @@ class TryAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class Defer:
+    """The verdict that a record waits on the retry topic of a step."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Park:
     """The verdict that a record goes to the error topic."""
 
 
-Verdict = TryAgain | Park
+Verdict = TryAgain | Defer | Park
 
 
-def judge(error: BaseException, attempt: int, retry: Retry) -> Verdict:
+def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Verdict:
     """Decide what becomes of a record that failed. The one place where that question is answered.
 
     A rejected or undecodable record is parked at once, because trying again cannot help.
+
+    Args:
+        error: what its handler raised.
+        attempt: how many calls it had on this step.
+        retry: the handler's policy.
+        step: where on the ladder it failed; 0 is the source topic.
     """
-    if isinstance(error, (Reject, CodecError)) or attempt >= retry.attempts:
+    if isinstance(error, (Reject, CodecError)):
         return Park()
-    if isinstance(error, RetryAfter):
-        delay = error.delay
-        try:
-            return TryAgain(timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay))
-        except (ValueError, OverflowError):
-            pass  # a delay that is none must not end the run: the record would fail the same way after each restart
-    return TryAgain(retry.pause(attempt))
+    in_place = retry.attempts * (1 if retry.hops else 1 + len(retry.delays))
+    if attempt >= in_place:
+        return Defer(step + 1) if step < retry.hops else Park()
+    step_calls = attempt % retry.attempts
+    usual = retry.pause(step_calls) if step_calls else retry.delays[attempt // retry.attempts - 1]
+    return TryAgain(_asked(error, usual))
+
+
+def _asked(error: BaseException, usual: timedelta) -> timedelta:
+    """The pause that the handler asked for, else the usual one."""
+    delay = error.delay if isinstance(error, RetryAfter) else None
+    if delay is None:
+        return usual
+    try:
+        return timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay)
+    except (ValueError, OverflowError):
+        return usual  # a delay that is none must not end the run: the record would fail the same way after each restart

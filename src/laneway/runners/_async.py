@@ -73,10 +73,15 @@ class AsyncRunner:
     async def _pause(self, source: Source, fetched: int) -> None:
         if fetched and self._desk.room:
             await asyncio.sleep(0)
-        elif not source.is_exhausted or self._desk.outbox.pending:
+        elif self._may_read(source) or self._desk.outbox.pending:
             await asyncio.sleep(_POLL)
         else:
             await self._wait_for_change()
+
+    def _may_read(self, source: Source) -> bool:
+        """Whether the source is worth a look; not while a breaker is open, unless there is nothing to probe with."""
+        desk = self._desk
+        return not source.is_exhausted and (desk.gate is None or not desk.gate.is_open or desk.room > 0)
 
     async def _wait_for_change(self) -> None:
         """Sleep until a lane ends or a postponed key is due."""

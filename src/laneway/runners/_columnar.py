@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway._record import Record
 from laneway.errors import Skip
-from laneway.instrumentation import Histogram
-from laneway.retry import TryAgain, judge, text_of
+from laneway.instrumentation import Histogram, RecordEvent
+from laneway.retry import TryAgain, is_failure, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from laneway._clock import Clock
     from laneway.pipeline import Desk
+    from laneway.retry import Defer, Park
 
 __all__ = ["ColumnarRunner", "TableSource"]
 
@@ -47,6 +48,7 @@ class ColumnarRunner:
         """Work until the source is exhausted and every record has reached its end."""
         desk = self._desk
         while not source.is_exhausted:
+            self._wait_for_breaker()
             table = source.fetch_table(desk.route.size, 0.1)
             if table is not None and table.num_rows:
                 self._handle(table)
@@ -57,53 +59,80 @@ class ColumnarRunner:
                 desk.tick()
 
     def _handle(self, table: pa.Table) -> None:
-        tally, route = self._desk.tally, self._desk.route
+        tally, route, telling = self._desk.tally, self._desk.route, self._desk.telling
         tally.first = tally.first or self._clock.wall()
         tally.read += table.num_rows
         tally.size += _payload_size(table)
         attempt = 1
         while True:
+            self._begin(table)
             tally.calls += 1
             began = self._clock.monotonic()
             try:
                 route.function(table)
                 tally.handled += table.num_rows
+                if telling.tells_ends:
+                    telling.handled(_first_records(table, attempt))
                 return self._finish(table, began)
-            except Skip:
+            except Skip as skip:
                 tally.skipped += table.num_rows
+                if telling.tells_ends:
+                    records = _first_records(table, attempt)
+                    telling.skipped(records, dict.fromkeys(map(id, records), skip))
                 return self._finish(table, began)
             except Exception as error:  # noqa: BLE001 - the lane boundary
                 tally.seconds += self._clock.monotonic() - began
-                verdict = judge(error, attempt, route.retry)
-                self._note(table, error, "retried" if isinstance(verdict, TryAgain) else "parked")
+                if self._is_kept(table, error):
+                    tally.retried += 1
+                    continue
+                verdict = judge(error, attempt, route.retry, route.step)
                 if not isinstance(verdict, TryAgain):
-                    return self._park(table, error, attempt)
+                    return self._copy(table, error, attempt, verdict)
+                telling.retried(_first_records(table, attempt)[0], error, verdict.pause)
                 tally.retried += 1
                 attempt += 1
                 self._sleep(verdict.pause.total_seconds())
 
+    def _wait_for_breaker(self) -> None:
+        """While the handler's breaker is open nothing is read or called before a probe is due."""
+        gate = self._desk.gate
+        if gate is not None and gate.wait:
+            self._sleep(gate.wait)
+
+    def _begin(self, table: pa.Table) -> None:
+        self._wait_for_breaker()
+        if self._desk.gate is not None:
+            self._desk.gate.began(table)
+
+    def _is_kept(self, table: pa.Table, error: Exception) -> bool:
+        """Whether the breaker keeps a table that failed, to be called again as if it had not been."""
+        gate = self._desk.gate
+        return gate is not None and gate.saw(table, error if is_failure(error) else None, is_good=False)
+
     def _finish(self, table: pa.Table, began: float) -> None:
         tally, wall = self._desk.tally, self._clock.wall()
+        if self._desk.gate is not None:
+            self._desk.gate.saw(table, None, is_good=True)
         tally.seconds += self._clock.monotonic() - began
         tally.last = wall
         # One value per table, not per row: the newest row's latency, counted once for each row would cost a loop.
         newest = table.column("timestamp")[-1].as_py()
         self._latency.add_all([int(wall * 1000) - newest])
 
-    def _park(self, table: pa.Table, error: Exception, attempt: int) -> None:
+    def _copy(self, table: pa.Table, error: Exception, attempt: int, verdict: Defer | Park) -> None:
         records = [_as_record(row, attempt) for row in table.to_pylist()]
         for record in records:
             self._desk.ledger.see(record.partition, [record.offset])
-        self._desk.park_all(records, error)
-
-    def _note(self, table: pa.Table, error: Exception, fate: str) -> None:
-        row = table.slice(0, 1).to_pylist()[0]
-        place = (row["topic"], row["partition"], row["offset"])
-        self._desk.tally.note(self._desk.route.name, place, f"{type(error).__name__}: {text_of(error)}", fate)
+        self._desk.copy_all(records, error, verdict)
 
 
 def _payload_size(table: pa.Table) -> int:
     return int(table.column("key").nbytes + table.column("value").nbytes)
+
+
+def _first_records(table: pa.Table, attempt: int) -> list[Record[Any]]:
+    """As many rows as are worth an event each."""
+    return [_as_record(row, attempt) for row in table.slice(0, RecordEvent.most).to_pylist()]
 
 
 def _as_record(row: dict[str, Any], attempt: int) -> Record[Any]:

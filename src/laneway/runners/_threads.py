@@ -20,6 +20,7 @@ _TRIAL = 16  # calls on threads before the pace is believed
 _TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are known to be slow
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
+_LONG_LOOK = 1.0  # seconds at most between looks while a breaker is open: lanes and the clock tell, this is to be sure
 _LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
 
@@ -73,7 +74,7 @@ class ThreadRunner:
                         if not records:
                             self._changed.wait(self._pause(source))
                         continue
-                self._work_inline()
+                self._work_inline(source)
         finally:
             self._end()
 
@@ -81,7 +82,7 @@ class ThreadRunner:
         desk = self._desk
         return desk.tally.calls >= _TRIAL and desk.pace < _FAST and desk.route.kind == "single"
 
-    def _work_inline(self) -> None:
+    def _work_inline(self, source: Source) -> None:
         """One turn on this thread. Lanes that still run a slow call are left alone."""
         with self._lock:
             turn = self._desk.take()
@@ -89,7 +90,7 @@ class ThreadRunner:
             with self._lock:
                 # Something may be in work, postponed or on its way to the error topic.
                 if self._desk.scheduler.records:
-                    self._changed.wait(0.001)
+                    self._changed.wait(self._pause(source) if self._is_held else 0.001)
             return
         result = self._execute(turn)
         with self._lock:
@@ -102,13 +103,22 @@ class ThreadRunner:
             return _TRIAL_TIME
         if self._desk.outbox.pending:
             return 0.005
-        wake = self._desk.next_wake
-        return _LOOK if wake is None else min(_LOOK, max(0.0, wake - self._clock.monotonic()))
+        wake, most = self._desk.next_wake, _LONG_LOOK if self._is_held else _LOOK
+        return most if wake is None else min(most, max(0.0, wake - self._clock.monotonic()))
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether a breaker is open: a probe at most may begin, and nothing else happens before it is due."""
+        return self._desk.gate is not None and self._desk.gate.is_open
 
     def _wake_lanes(self) -> None:
         """Called with the lock held: as many threads as there is work for, no more than are useful."""
         desk = self._desk
+        if not desk.can_start:
+            return
         wanted = max(0, min(desk.scheduler.ready, self._useful() - desk.scheduler.lanes_busy))
+        if self._is_held:
+            wanted = min(wanted, 1)
         if desk.route.is_batch:
             wanted = min(wanted, -(-desk.scheduler.ready // desk.route.size))
         while self._idle < wanted and len(self._threads) < desk.scheduler.lanes:

@@ -13,13 +13,14 @@ from laneway.settings._cluster import (
     SecuritySettings,
 )
 from laneway.settings._load import load
-from laneway.settings._model import HandlerSettings, Settings, SparkSettings, TopicSettings
+from laneway.settings._model import ErrorSettings, HandlerSettings, Settings, SparkSettings, TopicSettings
 from laneway.settings._reference import reference
 from laneway.settings._secret import Secret
 
 __all__ = [
     "ClusterSettings",
     "ConsumerSettings",
+    "ErrorSettings",
     "HandlerSettings",
     "OauthSettings",
     "ProducerSettings",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, PrivateAttr
 
+from laneway._cron import Cron
 from laneway.settings import _spark
 from laneway.settings._cluster import ClusterSettings
 from laneway.settings._secret import MASK
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from laneway.errors import Problem
 
-__all__ = ["HandlerSettings", "Settings", "SparkSettings", "TopicSettings"]
+__all__ = ["ErrorSettings", "HandlerSettings", "Settings", "SparkSettings", "TopicSettings"]
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -47,6 +48,13 @@ def _master(master: str) -> str:
     if not re.fullmatch(r"local(\[[0-9*, ]+\])?|local-cluster\[[0-9, ]+\]|yarn|(spark|k8s)://.+", master):
         raise wrong("this is not a Spark master", "write local[*], local[4], spark://host:7077, yarn or k8s://...")
     return master
+
+
+def _cron(text: str) -> str:
+    try:
+        return Cron.parse(text).text
+    except ValueError as error:
+        raise wrong(str(error), "write five fields, for example */15 * * * *") from None
 
 
 def _masked(conf: dict[str, str]) -> dict[str, str]:
@@ -91,6 +99,17 @@ class HandlerSettings(BaseModel):
     backoff_max: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
         default=None, description="The longest wait between two attempts."
     )
+    breaker_failures: Annotated[int, whole(1, 1_000_000)] | None = Field(
+        default=None,
+        description="How many calls fail one after the other before the handler is not called for a while. Above the"
+        " attempts of a record, or a single bad record has that effect. Not set in the code either: it is always"
+        " called.",
+    )
+    breaker_pause: Annotated[DurationType, lasting("10ms", "1d")] | None = Field(
+        default=None,
+        description="How long it is not called then, before one call is tried; doubles while that fails, up to 1m or"
+        " what the code says.",
+    )
     size: Annotated[int, whole(1, 10_000_000)] | None = Field(
         default=None, description="How many records make a full batch. Only for batch and unique handlers."
     )
@@ -121,6 +140,38 @@ class TopicSettings(BaseModel):
 
     name: TopicName = Field(description="The name of the topic on the brokers.")
     cluster: Name | None = Field(default=None, description="The cluster it is on. Not set: the default cluster.")
+
+
+class ErrorSettings(BaseModel):
+    """What the configuration changes about the runs over the error topics; None keeps what the code declares."""
+
+    model_config = _FROZEN
+
+    enabled: SwitchType | None = Field(
+        default=None, description="Whether runs begin on the schedule. False leaves parked records where they are."
+    )
+    cron: Annotated[Text, AfterValidator(_cron)] | None = Field(
+        default=None,
+        description="When runs begin, in local time: minute, hour, day of month, month, day of week. Not set in the"
+        " code either: only by hand.",
+    )
+    max_errors: Annotated[int, whole(0, 1_000_000)] | None = Field(
+        default=None,
+        description="A record that has been parked so often is skipped. 0 means no limit: what can never succeed is"
+        " parked anew in each run.",
+    )
+    stop_when_idle: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
+        default=None,
+        description="How long an engine that waits for records waits before a run ends. Spark does not wait.",
+    )
+    stop_when_new: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
+        default=None,
+        description="A run ends before records that were parked so shortly before it. 0s takes up everything.",
+    )
+    action: Annotated[Literal["handle", "shovel"], Word] | None = Field(
+        default=None,
+        description="What is done with a record: its handler is called, or it is copied back to its topic.",
+    )
 
 
 class SparkSettings(BaseModel):
@@ -197,6 +248,9 @@ class Settings(BaseModel):
     )
     topics: dict[Text, TopicSettings] = Field(
         default_factory=dict, description="Where topics really are, by the name in the code."
+    )
+    errors: ErrorSettings = Field(
+        default_factory=ErrorSettings, description="When parked records are taken up again, and how."
     )
     spark: SparkSettings = Field(default_factory=SparkSettings, description="How the Spark engine runs.")
 

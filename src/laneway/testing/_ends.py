@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from laneway.errors import DataLossError
+from laneway.retry import DueEnds
 
 if TYPE_CHECKING:
     import random
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from laneway._record import Headers, Record
+    from laneway.pipeline import Copied
+    from laneway.testing._clock import FakeClock
     from laneway.testing._log import FakeTopic
 
 __all__ = ["FakeSender", "FakeSource"]
@@ -27,12 +30,30 @@ class FakeSource:
         offsets: where to begin in each partition; others begin at their start.
         skip_lost: go on when records were deleted before they were read, instead of raising.
         rng: mixes the partitions; without it they are read in turn.
+        delay: seconds that a record must be old.
+        clock: tells how old it is.
+        copied: records that need not be read, because a copy of them is safe.
+        limits: where to end in each partition, whatever is written there meanwhile; None for no end.
     """
 
-    def __init__(
-        self, topic: FakeTopic, offsets: dict[int, int], *, skip_lost: bool, rng: random.Random | None
+    def __init__(  # noqa: PLR0913 - what it reads and how, each by its keyword
+        self,
+        topic: FakeTopic,
+        offsets: dict[int, int],
+        *,
+        skip_lost: bool,
+        rng: random.Random | None,
+        delay: float,
+        clock: FakeClock,
+        copied: Copied,
+        limits: dict[int, int] | None = None,
     ) -> None:
         self._topic = topic
+        self._delay = delay
+        self._due = DueEnds(delay, gap=0.0)
+        self._clock = clock
+        self.copied = copied
+        self._limits = limits
         self._begin = dict(offsets)
         self._next = dict(offsets)
         self._skip_lost = skip_lost
@@ -45,8 +66,40 @@ class FakeSource:
 
     @property
     def is_exhausted(self) -> bool:
-        """Nothing waits now."""
-        return all(self.position(number) >= log.end for number, log in enumerate(self._topic.logs))
+        """Nothing waits that is due now."""
+        return all(self.position(number) >= self._end(number) for number in range(len(self._topic.logs)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits at all."""
+        return all(self.position(number) >= self._last(number) for number in range(len(self._topic.logs)))
+
+    def look(self) -> float | None:
+        """Take note of what is there; the seconds until something may be due that is not yet, if anything."""
+        if not self._delay or self.is_empty:
+            return None
+        self._due.saw({number: log.end for number, log in enumerate(self._topic.logs)}, self._clock.monotonic())
+        now = self._clock.wall() * 1000
+        waits = [self._delay]
+        for number, log in enumerate(self._topic.logs):
+            young = log.read(max(self.position(number), self._end(number)), 1)
+            waits += [(entry.timestamp - now) / 1000 + self._delay + 0.001 for entry in young]
+        return max(0.001, min(waits))
+
+    def _end(self, partition: int) -> int:
+        """Up to where a partition may be read now."""
+        log = self._topic.logs[partition]
+        if not self._delay:
+            return self._last(partition)
+        limit = int((self._clock.wall() - self._delay) * 1000)
+        young = log.first_since(self.position(partition), limit)
+        waited = self._due.waited(self._clock.monotonic()).get(partition, 0)
+        return log.end if young is None else min(log.end, max(young.offset, waited))
+
+    def _last(self, partition: int) -> int:
+        """Up to where a partition is to be read."""
+        end = self._topic.logs[partition].end
+        return end if self._limits is None else min(end, self._limits.get(partition, 0))
 
     def position(self, partition: int) -> int:
         """The offset to be read next."""
@@ -72,15 +125,15 @@ class FakeSource:
         for partition in order:
             if len(records) < most:
                 records += self._read(partition, most - len(records))
-        return records
+        return self.copied.fresh(records)
 
     def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
         """As `fetch`, as the Arrow table that a columnar handler is given."""
-        from laneway.kafka._table import table_of
+        from laneway.kafka._table import table_of_records
 
         self.settle()
         records = self.fetch(most, timeout)
-        return table_of(self._topic.name, [_AsMessage(record) for record in records]) if records else None
+        return table_of_records(self._topic.name, records) if records else None
 
     def _first(self, partition: int) -> int:
         if partition not in self._begin:
@@ -97,8 +150,9 @@ class FakeSource:
                 )
             self.lost += log.start - begin
             begin = log.start
-        entries = log.read(begin, most)
-        end = entries[-1].offset + 1 if len(entries) == most else log.end
+        limit = self._end(partition)
+        entries = [entry for entry in log.read(begin, most) if entry.offset < limit]
+        end = entries[-1].offset + 1 if len(entries) == most else max(begin, limit)
         self.gaps += end - begin - len(entries)
         self._next[partition] = end
         return [entry.as_record(self._topic.name, partition) for entry in entries]
@@ -142,30 +196,3 @@ class FakeSender:
         while self._answers:
             delivered, error = self._answers.popleft()
             delivered(error)
-
-
-class _AsMessage:
-    """A record with the accessors of a client's message, which is what tables are made of."""
-
-    __slots__ = ("_record",)
-
-    def __init__(self, record: Record[Any]) -> None:
-        self._record = record
-
-    def partition(self) -> int:
-        return self._record.partition
-
-    def offset(self) -> int:
-        return self._record.offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return (1, self._record.timestamp)
-
-    def key(self) -> bytes | None:
-        return self._record.key
-
-    def value(self) -> bytes | None:
-        return self._record.raw
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        return list(self._record.headers) or None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from laneway._error_consumer import ErrorRuns
 from laneway._units import as_duration
 from laneway.errors import DeclarationError, EngineError
 from laneway.instrumentation import Tally
+from laneway.testing._errors import ErrorRun, ErrorSchedule
 from laneway.testing._loop import VirtualLoop
 from laneway.testing._member import Member
 from laneway.testing._store import Store
@@ -44,6 +46,9 @@ class FakeKafka(Store):
     def __init__(self, *, partitions: int = 4, clock: FakeClock | None = None) -> None:
         super().__init__(partitions, clock)
         self._members: list[Member] = []
+        self._schedules: dict[int, ErrorSchedule] = {}
+        self.error_runs = ErrorRuns()
+        """What runs over error topics did, those by hand and those on a schedule."""
         self._loop: VirtualLoop | None = None
         self._tally = Tally()
 
@@ -53,8 +58,10 @@ class FakeKafka(Store):
         Messages that were written stay written. Calls under way are cancelled, because a test's process goes on;
         whatever they still return or raise has no effect.
         """
-        for member in self._members:
+        for member in list(self._members):
             member.crash()
+            if isinstance(member, ErrorRun):
+                self._forget(member)
 
     def drain(self, *, within: Duration = "1h") -> None:
         """Run until no handler is at work and none can begin before time moves.
@@ -89,6 +96,63 @@ class FakeKafka(Store):
         if not self._is_done:
             raise EngineError("some calls wait for something else than time, so they never end by themselves")
 
+    def run_errors(self, app: App, *, seed: int | None = None, within: Duration = "1d") -> Tally:
+        """Run once over the error topics of an app, as its `ErrorConsumer` says, and give back what was done.
+
+        The app need not run. Back-offs are waited for.
+
+        Args:
+            app: whose parked records to take up.
+            seed: mixes the schedule, as for `running`.
+            within: most virtual time it may take.
+
+        Raises:
+            EngineError: a run on a schedule is under way, or it had not ended after *within*.
+        """
+        if self._error_run_of(app) is not None:
+            raise EngineError(f"a run over the error topics of app {app.name!r} is under way; let it end first")
+        seconds = as_duration(within).total_seconds()
+        run = self._attached_run(app, None if seed is None else random.Random(seed))  # noqa: S311 - as below
+        try:
+            self._run(lambda loop: loop.run_while(lambda: not run.is_done, seconds))
+            is_done = run.is_done
+        finally:
+            self.detach(run)
+            self.error_runs.tally.add(run.tally)
+        if not is_done:
+            raise EngineError("some calls wait for something else than time, so they never end by themselves")
+        self.error_runs.runs += 1
+        return run.tally
+
+    def start_errors(self, app: App, rng: random.Random | None) -> None:
+        """Begin a run over the error topics of an app that runs; its schedule calls it."""
+        if self._error_run_of(app) is not None:
+            self.error_runs.left_out += 1
+            return
+        run = self._attached_run(app, rng)
+
+        def ended(error: Exception | None) -> None:
+            if run in self._members:
+                self.error_runs.runs += error is None
+                self.error_runs.failed += error is not None
+                run.end_batch()
+                self.detach(run)
+                self.error_runs.tally.add(run.tally)
+
+        run.end_when_done(ended)
+
+    def _attached_run(self, app: App, rng: random.Random | None) -> ErrorRun:
+        if self._loop is None:
+            self._loop = VirtualLoop(self.clock)
+        is_alone = all(member.app is not app for member in self._members)
+        run = ErrorRun(app, self, self._loop, rng=rng, hooks=is_alone)
+        self._members.append(run)
+        return run
+
+    def _error_run_of(self, app: App) -> ErrorRun | None:
+        runs = (member for member in self._members if isinstance(member, ErrorRun))
+        return next((run for run in runs if run.of == app.name), None)
+
     @property
     def _is_done(self) -> bool:
         return all(member.is_done for member in self._members)
@@ -102,8 +166,8 @@ class FakeKafka(Store):
             total.add(member.tally)
         return total
 
-    def attach(self, app: App, *, seed: int | None, skip_lost: bool) -> Member:
-        """Let an app run on this Kafka."""
+    def attach(self, app: App, *, seed: int | None, skip_lost: bool, on_schedule: bool = False) -> Member:
+        """Let an app run on this Kafka; *on_schedule* says whether runs over its error topics begin by themselves."""
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         if self._loop is None:
@@ -111,18 +175,28 @@ class FakeKafka(Store):
         rng = None if seed is None else random.Random(seed)  # noqa: S311 - a schedule, not a secret
         member = Member(app, self, self._loop, rng=rng, skip_lost=skip_lost)
         self._members.append(member)
+        if on_schedule:
+            self._schedules[id(member)] = ErrorSchedule(self, self._loop, app, rng)
         return member
 
     def detach(self, member: Member) -> None:
         """End an app in good order."""
+        if id(member) in self._schedules:
+            self._schedules.pop(id(member)).end()
+            run = self._error_run_of(member.app)
+            if run is not None:
+                self.detach(run)
         try:
             member.end()
         finally:
-            self._tally.add(member.tally)
-            self._members.remove(member)
+            self._forget(member)
             if not self._members and self._loop is not None:
                 loop, self._loop = self._loop, None
                 loop.end()
+
+    def _forget(self, member: Member) -> None:
+        self._tally.add(member.tally)
+        self._members.remove(member)
 
     def _run(self, step: Callable[[VirtualLoop], None]) -> None:
         if self._loop is None:
@@ -130,6 +204,7 @@ class FakeKafka(Store):
         try:
             for member in self._members:
                 member.start()
+                member.begin_batch()
                 member.wake()
             step(self._loop)
             for member in self._members:
@@ -137,6 +212,8 @@ class FakeKafka(Store):
         finally:
             for member in self._members:
                 member.commit()
+        for member in self._members:
+            member.end_batch()
 
     def _woken(self, topic: str) -> None:
         for member in self._members:

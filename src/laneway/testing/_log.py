@@ -55,6 +55,11 @@ class Log:
         at = bisect_left(self._offsets, start)
         return self._entries[at : at + most]
 
+    def first_since(self, start: int, timestamp: int) -> Entry | None:
+        """The first entry from an offset on that is not older than a timestamp."""
+        found = (entry for entry in self.read(start, len(self._entries)) if entry.timestamp >= timestamp)
+        return next(found, None)
+
     def cut(self, before: int) -> None:
         """Delete what lies before an offset."""
         self.start = max(self.start, min(before, self.end))

@@ -6,7 +6,10 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from laneway.instrumentation import Tally
+from laneway.pipeline import Backlog, Copied
+from laneway.retry import read_from
 from laneway.testing._ends import FakeSource
+from laneway.testing._listener import Listener
 from laneway.testing._station import Station
 
 if TYPE_CHECKING:
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laneway._app import App
+    from laneway._record import Record
+    from laneway._route import Route
     from laneway.testing._kafka import FakeKafka
     from laneway.testing._loop import VirtualLoop
 
@@ -39,11 +44,15 @@ class Member:
         self._loop = loop
         self._rng = rng
         self._skip_lost = skip_lost
+        self._limits: dict[str, dict[int, int]] | None = None
+        """How far each topic is read, if not to its end."""
         self._past = Tally()
+        self._listener = Listener(app)
         self._stations: list[Station] = []
         for route in app.routes:
             source = kafka.ensure(route.topic.name)
-            kafka.ensure(route.error_topic_of(app.name), len(source.logs))
+            for name in (route.error_topic_of(app.name), *route.retry_topics_of(app.name)):
+                kafka.ensure(name, len(source.logs))
 
     @property
     def is_busy(self) -> bool:
@@ -76,19 +85,65 @@ class Member:
             return
         self._call_all(self.app.setups)
         for route in self.app.routes:
-            topic = self._kafka.ensure(route.topic.name)
-            committed = self._kafka.committed(self.app, route.topic)
-            self._stations.append(
-                Station(
-                    route,
-                    self.app.name,
-                    topic,
-                    FakeSource(topic, committed, skip_lost=self._skip_lost, rng=self._rng),
-                    write=self._kafka.write,
-                    loop=self._loop,
-                    rng=self._rng,
-                )
-            )
+            backlog = Backlog()
+            steps = [route.at_step(self.app.name, step) for step in range(route.retry.hops + 1)]
+            for own in steps[1:]:
+                backlog.load(self._unfinished(own), own.step, own.lane_key)
+            self._stations += [self._station(own, steps[own.step + 1 :], backlog) for own in steps]
+        self._listener.changed("consuming")
+
+    def _station(self, route: Route, above: list[Route], backlog: Backlog) -> Station:
+        topic = self._kafka.ensure(route.topic.name)
+        copied = Copied.of(route)
+        for higher in above:
+            copied.add(self._unfinished(higher))
+        copied.add(self._newly_parked(route))
+        source = FakeSource(
+            topic,
+            self._kafka.committed(self.app, route.topic),
+            skip_lost=self._skip_lost,
+            rng=self._rng,
+            delay=route.delay.total_seconds(),
+            clock=self._kafka.clock,
+            copied=copied,
+            limits=None if self._limits is None else self._limits[route.topic.name],
+        )
+        return Station(
+            route,
+            self.app.name,
+            topic,
+            source,
+            write=self._kafka.write,
+            loop=self._loop,
+            rng=self._rng,
+            backlog=backlog,
+            listener=self._listener.told,
+        )
+
+    def _unfinished(self, route: Route) -> list[Record[Any]]:
+        """What waits on a topic."""
+        committed = self._kafka.committed(self.app, route.topic)
+        records: list[Record[Any]] = self._kafka.records(route.topic.name)
+        return [record for record in records if record.offset >= committed.get(record.partition, 0)]
+
+    def _newly_parked(self, route: Route) -> list[Record[Any]]:
+        """Copies on the error topic of records that are to be read again."""
+        committed = self._kafka.committed(self.app, route.topic)
+        copies: list[Record[Any]] = self._kafka.records(route.error_topic_of(self.app.name))
+        places = [(copy, read_from(copy)) for copy in copies if copy.header("laneway-handler") == route.name.encode()]
+        return [
+            copy
+            for copy, place in places
+            if place is not None and place[0] == route.topic.name and place[2] >= committed.get(place[1], 0)
+        ]
+
+    def begin_batch(self) -> None:
+        """The test lets the app work."""
+        self._listener.begin(self._stations)
+
+    def end_batch(self) -> None:
+        """The app has done what it can for now."""
+        self._listener.end(self._stations)
 
     def commit(self) -> None:
         """Commit what every handler of a topic has finished."""
@@ -116,6 +171,7 @@ class Member:
             self.commit()
             self.crash()
             self._call_all(self.app.cleanups)
+            self._listener.changed("stopped")
 
     def _call_all(self, hooks: tuple[Callable[[], Any], ...]) -> None:
         for hook in hooks:

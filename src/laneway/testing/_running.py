@@ -55,7 +55,7 @@ def running(
     """
     kafka = FakeKafka() if kafka is None else kafka
     with _seeded(seed):
-        member = kafka.attach(app, seed=seed, skip_lost=on_data_loss == "continue")
+        member = kafka.attach(app, seed=seed, skip_lost=on_data_loss == "continue", on_schedule=True)
         try:
             yield kafka
         finally:

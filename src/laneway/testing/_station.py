@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from laneway._app import Route
     from laneway._record import Record
-    from laneway.instrumentation import Tally
+    from laneway._route import Route
+    from laneway.instrumentation import Event, Tally
     from laneway.lanes import KeyQueue
-    from laneway.pipeline import Result
+    from laneway.pipeline import Backlog, Result
     from laneway.testing._clock import FakeClock
     from laneway.testing._log import FakeTopic
     from laneway.testing._loop import VirtualLoop
@@ -42,9 +42,11 @@ class Station:
         write: puts a message on a topic.
         loop: where it runs, in virtual time.
         rng: mixes the schedule; None for the plain order.
+        backlog: what waits on the retry topics of the handler; its stations share it.
+        listener: told of each event.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
         route: Route,
         app: str,
@@ -54,6 +56,8 @@ class Station:
         write: Callable[..., Exception | None],
         loop: VirtualLoop,
         rng: random.Random | None,
+        backlog: Backlog,
+        listener: Callable[[Event], None],
     ) -> None:
         self.route = route
         self.source = source
@@ -72,7 +76,12 @@ class Station:
             sender=self._sender,
             clock=clock,
             per_partition=lanes if route.strict else None,
+            backlog=backlog,
+            listener=listener,
         )
+        self._alarm: asyncio.TimerHandle | None = None
+        self.ended: Callable[[], object] = lambda: None
+        """Called when there is nothing left to do for now."""
 
     @property
     def is_busy(self) -> bool:
@@ -83,19 +92,20 @@ class Station:
     def is_done(self) -> bool:
         """Whether every record there is has reached its end."""
         is_running = self._task is not None and not self._task.done()
-        return self.source.is_exhausted and self._desk.is_done and not is_running
+        return self.source.is_empty and self._desk.is_done and not is_running
 
     @property
     def tally(self) -> Tally:
         """What was done so far."""
         tally = self._desk.tally
-        tally.gaps, tally.lost = self.source.gaps, self.source.lost
+        tally.gaps, tally.lost, tally.repeated = self.source.gaps, self.source.lost, self.source.copied.repeated
         return tally
 
     def poke(self) -> None:
         """Look at topic and acknowledgements again."""
         if self._sender.is_dead:
             return
+        self._set_alarm()
         self._desk.scheduler.lanes = max(1, self.route.lanes) * len(self._topic.logs)
         if self._task is None:
             if not self.source.is_exhausted:
@@ -107,6 +117,15 @@ class Station:
         elif self._runner is not None:
             self._runner.wake()
 
+    def _set_alarm(self) -> None:
+        """Look again when something may be due."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        wait = self.source.look()
+        if wait is not None:
+            self._alarm = self._loop.call_later(wait, self.poke)
+
     def committable(self, partition: int) -> int:
         """The offset that may be committed: everything before it is finished."""
         unfinished = self._desk.ledger.unfinished(partition)
@@ -117,6 +136,8 @@ class Station:
     def kill(self) -> None:
         """Forget everything that is under way."""
         self._sender.is_dead = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._task is not None:
             self._task.cancel()
 
@@ -138,6 +159,7 @@ class Station:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del task
         self.poke()
+        self.ended()
 
     async def _run_lanes(self) -> None:
         self._runner = _Runner(self._desk, self.route, self._clock, self._rng)

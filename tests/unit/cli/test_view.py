@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from datetime import timedelta
 
 import pytest
 
 from laneway._life import State
 from laneway.cli._view import RunView, _spark_line
-from laneway.instrumentation import ErrorSample, Tally
+from laneway.events import CopyFailed, RecordHandled, RecordParked, RecordRetried
+from laneway.instrumentation import Tally
 
 
 class Terminal(io.StringIO):
@@ -80,13 +82,50 @@ def test_a_terminal_gets_a_panel():
 
 def test_what_a_record_brought_along_is_not_markup():
     """An error text with brackets is shown as it is and breaks nothing."""
-    sample = ErrorSample("charge", "orders", 0, 7, "ValueError: [/bold] [red]x", "parked")
+    event = RecordParked("charge", "orders", 0, 7, 1, "ValueError: [/bold] [red]x", "orders.error")
     output = Terminal()
     with RunView("billing", output=output) as view:
-        view.batch_done("orders", 1, tally(samples=[sample]))
+        view.batch_done("orders", 1, tally(events=[event]))
         view._live.update(view._panel(), refresh=True)
 
     assert "[/bold] [red]x" in output.getvalue()
+
+
+PLACE = ("charge", "orders", 0, 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([RecordParked(*PLACE, "ValueError: no", "orders.error")], ["  parked orders[0]@7: ValueError: no"]),
+        ([RecordHandled(*PLACE), CopyFailed("charge", "out", "it is away", 1)], ["  cannot write to out: it is away"]),
+        (
+            [RecordRetried(*PLACE, "E: 1", timedelta(1)), RecordParked(*PLACE, "E: 2", "e")],
+            ["  retried orders[0]@7: E: 1"],
+        ),
+        ([RecordHandled(*PLACE)], []),
+    ],
+)
+def test_a_batch_with_trouble_shows_the_first_of_it(events, expected):
+    """One line below the batch's own, and none for a record that went well."""
+    output = io.StringIO()
+    with RunView("billing", output=output) as view:
+        view.batch_done("orders", 1, tally(events=events))
+
+    assert output.getvalue().splitlines()[1:] == expected
+
+
+def test_records_that_waited_or_were_dropped_are_in_the_panel():
+    """Their counts stand there, and only when there are any."""
+    output = Terminal()
+    with RunView("billing", output=output) as view:
+        view._live.update(view._panel(), refresh=True)
+        before = output.getvalue()
+        view.batch_done("orders", 1, tally(deferred=1_234, dropped=5_678))
+        view._live.update(view._panel(), refresh=True)
+
+    assert "deferred" not in before
+    assert [word for word in ("deferred", "1,234", "dropped", "5,678") if word not in output.getvalue()] == []
 
 
 @pytest.mark.parametrize(

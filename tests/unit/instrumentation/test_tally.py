@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from laneway.instrumentation import ErrorSample, Tally
+from laneway.events import CopyFailed, RecordHandled, RecordParked
+from laneway.instrumentation import Tally
 
 COUNTS = st.integers(0, 10**6)
-SAMPLES = st.lists(st.builds(ErrorSample, *[st.just("x")] * 2, COUNTS, COUNTS, st.text(max_size=5), st.just("parked")))
+PLACE = ("charge", "orders", 3, 2**40, 1)
+GOOD = st.lists(st.just(RecordHandled(*PLACE)), max_size=3)
+BAD = st.lists(
+    st.sampled_from([RecordParked(*PLACE, 'E: "ü\0\u2028"', "errors"), CopyFailed("charge", "out", "", 1)]), max_size=30
+).map(lambda events: events[:20])
 
 
 @st.composite
 def tallies(draw):
-    names = ("read", "handled", "skipped", "parked", "retried", "produced", "gaps", "lost", "undelivered", "calls")
+    names = (
+        "read",
+        "handled",
+        "skipped",
+        "parked",
+        "dropped",
+        "deferred",
+        "retried",
+        "produced",
+        "gaps",
+        "lost",
+        "undelivered",
+        "calls",
+    )
     tally = Tally(**{name: draw(COUNTS) for name in names}, size=draw(COUNTS), lanes=draw(st.integers(0, 99)))
     if draw(st.booleans()):
         tally.first = draw(st.floats(1, 1000))
@@ -22,7 +42,7 @@ def tallies(draw):
         tally.lanes_busy = draw(st.floats(0, 99))
     tally.seconds = draw(st.floats(0, 1000))
     tally.latency = draw(st.dictionaries(st.integers(0, 300), st.integers(1, 50), max_size=4))
-    tally.samples = draw(SAMPLES.map(lambda samples: samples[:3]))
+    tally.events = draw(GOOD) + draw(BAD)
     return tally
 
 
@@ -38,7 +58,7 @@ def test_a_tally_travels(tally):
 
 @given(tallies(), tallies())
 def test_the_order_of_adding_does_not_matter(left, right):
-    """All but the choice of samples is the same whichever comes first."""
+    """All but the choice of events is the same whichever comes first."""
     one, other = copy(left), copy(right)
     one.add(right)
     other.add(left)
@@ -46,7 +66,8 @@ def test_the_order_of_adding_does_not_matter(left, right):
     for name, value in one.as_dict().items():
         assert value == pytest.approx(other.as_dict()[name])
     assert one.latency == other.latency
-    assert len(one.samples) == len(other.samples) <= 5
+    assert Counter(map(type, one.events)) == Counter(map(type, other.events))
+    assert max(Counter(map(type, one.events)).values(), default=0) <= 20
 
 
 @given(tallies())
@@ -74,17 +95,33 @@ def test_lanes_in_use_are_averaged_over_time():
 
 
 def test_what_reached_its_end_is_counted_once():
-    """Finished is handled, skipped and parked, without what was tried again."""
-    assert Tally(read=9, handled=1, skipped=2, parked=3, retried=50).finished == 6
+    """Finished is every end there is, without what was tried again."""
+    assert Tally(read=99, handled=1, skipped=2, parked=3, dropped=4, deferred=5, retried=50).finished == 15
 
 
-def test_only_a_few_samples_are_kept():
-    """Counts stay exact, texts are examples."""
-    tally = Tally()
-    for offset in range(9):
-        tally.sample(ErrorSample("h", "t", 0, offset, "E", "parked"))
+def test_only_the_first_events_of_each_kind_are_kept():
+    """However many tallies are added, a total stays small; its counts stay exact."""
+    total = Tally()
+    for offset in range(50):
+        place = ("h", "t", 0, offset, 1)
+        total.add(Tally(parked=1, events=[RecordHandled(*place), RecordParked(*place, "E", "errors")]))
 
-    assert [sample.offset for sample in tally.samples] == [0, 1, 2, 3, 4]
+    assert total.parked == 50
+    assert [event.offset for event in total.events if isinstance(event, RecordHandled)] == [0, 1, 2]
+    assert [event.offset for event in total.events if isinstance(event, RecordParked)] == list(range(20))
+
+
+@given(tallies(), tallies())
+def test_what_was_added_can_be_told_from_what_was_there(before, added):
+    """A total without what it was earlier is what was added since, latencies included."""
+    total = copy(before)
+    total.add(added)
+    new = total.since(copy(before))
+
+    for name, value in added.as_dict().items():
+        if isinstance(value, int) and name != "lanes":
+            assert value == new.as_dict()[name]
+    assert added.latency == new.latency
 
 
 def test_percentiles_come_from_the_latencies():

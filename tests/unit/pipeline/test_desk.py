@@ -11,6 +11,7 @@ from laneway._clock import SystemClock
 from laneway.errors import MessageTooLargeError, ProduceError, UnreachableStateError
 from laneway.instrumentation import Tally
 from laneway.pipeline import Call, Desk
+from laneway.retry import Park
 from support.core import FakeClock, FakeSender, make_record, make_records, make_route
 
 OUT = Topic("out")
@@ -114,7 +115,7 @@ def test_a_failed_record_is_tried_again_after_its_pause():
     tally = bench.run()
     assert calls == [(0, 1), (2, 1), (0, 2), (0, 3), (1, 1)]
     assert (tally.handled, tally.retried, tally.parked) == (3, 2, 0)
-    assert [sample.fate for sample in tally.samples] == ["retried", "retried"]
+    assert [sample.fate for sample in tally.events] == ["retried", "retried"]
 
 
 @pytest.mark.parametrize("error", [Unprintable(), ValueError("\ud800"), RetryAfter("soon"), RetryAfter(float("nan"))])
@@ -452,7 +453,7 @@ def test_only_marked_members_are_tried_again_parked_or_skipped():
         1: ("laneway.errors.Reject", 1),
         5: ("laneway.errors.RetryAfter", 3),
     }
-    assert {(sample.offset, sample.fate) for sample in tally.samples} == {
+    assert {(sample.offset, sample.fate) for sample in tally.events} == {
         (1, "parked"),
         (2, "retried"),
         (5, "retried"),
@@ -595,7 +596,7 @@ def test_a_mark_that_is_not_of_the_batch_parks_it_with_the_reason():
     tally = bench.run()
 
     assert (tally.handled, tally.parked) == (0, 2)
-    assert "offset 77" in tally.samples[0].error
+    assert "offset 77" in tally.events[0].error
 
 
 def test_an_undecodable_member_is_parked_alone():
@@ -620,7 +621,7 @@ def test_records_that_no_queue_holds_can_be_parked():
     """The rows of a columnar handler's table take the same path."""
     bench = Bench()
     bench.desk.ledger.see(0, [0, 1])
-    bench.desk.park_all(make_records(2), ValueError("planted"))
+    bench.desk.copy_all(make_records(2), ValueError("planted"), Park())
     bench.desk.tick()
 
     assert bench.desk.close().parked == 2

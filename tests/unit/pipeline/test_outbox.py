@@ -71,7 +71,7 @@ def test_a_letter_may_be_replaced_before_it_is_repeated():
     """What is too large is sent again in another form."""
 
     def shorten(letter, error):
-        letter.posted = ("out", b"k", b"value", [], None, None)
+        letter.posted = ("out", b"k", b"v", [], None, None)
         return False
 
     outbox, sender, _, landed, letter = make([MessageTooLargeError("x")], shorten)

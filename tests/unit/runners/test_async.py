@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from laneway import Buffer, Message, Retry, Topic
+from laneway import Breaker, Buffer, Message, Reject, Retry, Topic
 from laneway._clock import SystemClock
 from laneway.errors import ProduceError
-from laneway.pipeline import Call, Desk
+from laneway.pipeline import BreakerState, Call, Desk
 from laneway.runners import AsyncRunner
 from support.core import FakeSender, ListSource, make_records, make_route
 
@@ -171,3 +171,83 @@ def test_a_source_that_fails_ends_the_run():
 
     with pytest.raises(OSError, match="gone"):
         run(handle, [], lanes=2, source=ListSource(make_records(2, keys=2), error=OSError("gone")))
+
+
+class CountingClock(SystemClock):
+    """Tells how often it was looked at, which is how often a runner that spins goes round."""
+
+    looks = 0
+
+    def monotonic(self):
+        self.looks += 1
+        return super().monotonic()
+
+
+@pytest.mark.parametrize("kind", ["single", "batch"])
+def test_nothing_spins_while_a_breaker_is_open(kind):
+    """The source has more, but the loop sleeps until the probe is due; then work goes on, and nothing is parked."""
+    clock, calls, up = CountingClock(), [], time.monotonic() + 0.5
+    source = ListSource(make_records(400, keys=400), chunk=50)
+
+    async def handle(_):
+        calls.append((time.monotonic(), clock.looks, source.given))
+        if time.monotonic() < up:
+            raise ConnectionError
+
+    size = {"kind": "batch", "size": 5} if kind == "batch" else {}
+    route = make_route(handle, lanes=4, breaker=Breaker(1, "200ms", "200ms"), **size)
+    desk = Desk(route, "billing", lanes=4, sender=FakeSender(), clock=clock)
+    asyncio.run(AsyncRunner(desk, Call(route, clock), clock).run(source))
+    tally = desk.close()
+
+    vain = [call for call in calls if call[0] < up]
+    assert 2 <= len(vain) <= 4 + 3
+    assert vain[-1][1] - vain[0][1] < 200
+    assert {given for *_, given in vain} == {50}
+    assert (tally.handled, tally.parked, tally.breaker_opened) == (400, 0, 1)
+    assert tally.breaker_seconds >= 0.39
+
+
+def test_more_is_read_when_there_is_nothing_left_to_probe_with():
+    """A breaker that stayed open because every probe was rejected would never close."""
+    calls = []
+
+    async def handle(record):
+        calls.append(record.offset)
+        if len(calls) == 1:
+            raise ConnectionError
+        if len(calls) < 10:
+            raise Reject
+
+    tally = run(handle, [], lanes=1, source=ListSource(make_records(9), chunk=1), breaker=Breaker(1, "50ms"))
+
+    assert calls == [0, *range(9)]
+    assert (tally.handled, tally.parked, tally.breaker_opened) == (1, 8, 1)
+
+
+class LateSource(ListSource):
+    """Has nothing to give for a while."""
+
+    def __init__(self, records, until):
+        super().__init__(records)
+        self._until = until
+
+    def fetch(self, most, timeout):
+        return super().fetch(most, timeout) if time.monotonic() > self._until else []
+
+
+def test_a_source_that_is_slow_is_looked_at_now_and_then():
+    """A task that finds the breaker open needs a record to probe with, and does not spin until there is one."""
+    clock, state, breaker = CountingClock(), BreakerState(), Breaker(1, "10ms")
+    state.failed(breaker, clock.monotonic())
+
+    async def handle(_):
+        pass
+
+    route = make_route(handle, lanes=4, breaker=breaker)
+    desk = Desk(route, "billing", lanes=4, sender=FakeSender(), clock=clock, breaker=state)
+    source = LateSource(make_records(5), time.monotonic() + 0.3)
+    asyncio.run(AsyncRunner(desk, Call(route, clock), clock).run(source))
+
+    assert desk.close().handled == 5
+    assert clock.looks < 300 * 8

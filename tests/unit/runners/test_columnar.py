@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from laneway import Reject, Retry, Skip
-from laneway.pipeline import Desk
+from laneway import Breaker, Reject, Retry, Skip
+from laneway.pipeline import BreakerState, Desk
 from laneway.runners import ColumnarRunner
 from support.core import FakeClock, FakeSender, make_route
 
@@ -159,3 +159,74 @@ def test_an_exit_ends_the_run():
 
     with pytest.raises(SystemExit):
         run(handle, table(0))
+
+
+def test_nothing_is_read_or_called_while_a_breaker_is_open():
+    """It sleeps until the probe is due, without a look in between; the table that failed is the probe."""
+    calls, source = [], Tables(table(0), table(1, 2), table(3))
+
+    def handle(rows):
+        calls.append((rows.column("offset").to_pylist(), len(source.asked)))
+        if 2 <= len(calls) <= 5:
+            raise ConnectionError
+
+    tally, slept = run(handle, source=source, breaker=Breaker(1, "5s", "15s"))
+
+    assert calls == [([0], 1), *[([1, 2], 2)] * 5, ([3], 3)]
+    assert slept == [5.0, 10.0, 15.0, 15.0]
+    assert (tally.handled, tally.parked, tally.retried) == (4, 0, 4)
+    assert (tally.breaker_opened, tally.breaker_seconds) == (1, 45.0)
+
+
+def test_a_table_that_is_kept_uses_up_no_attempt():
+    """Failures below the breaker's count are judged as ever; the one that opens it and probes are not."""
+    calls = []
+
+    def handle(rows):
+        calls.append(rows.num_rows)
+        if len(calls) < 6:
+            raise ConnectionError
+
+    tally, slept = run(handle, table(0, 1), retry=Retry(3, "1s", jitter=0), breaker=Breaker(2, "5s", "5s"))
+
+    assert slept == [1.0, 5.0, 5.0, 5.0, 5.0]
+    assert (tally.handled, tally.parked) == (2, 0)
+
+
+def test_a_rejected_table_leaves_the_breaker_open_and_the_next_one_probes():
+    """It is parked, and says nothing of the handler."""
+    errors = [ConnectionError(), Reject(), None]
+
+    def handle(rows):
+        if (error := errors.pop(0)) is not None:
+            raise error
+
+    tally, slept = run(handle, table(0), table(1), breaker=Breaker(1, "5s"))
+
+    assert (tally.handled, tally.parked, tally.breaker_seconds >= 5) == (1, 1, True)
+    assert slept[0] == 5.0
+    assert max(slept[1:], default=0) < 1
+
+
+def test_a_breaker_that_an_earlier_task_left_open_is_waited_for_before_anything_is_read():
+    """A task knows what the one before it has found out."""
+    clock, state, breaker, source = FakeClock(), BreakerState(), Breaker(1, "5s"), Tables(table(0))
+    state.failed(breaker, clock.monotonic())
+    asked = []
+
+    def sleep(seconds):
+        asked.append(list(source.asked))
+        clock.advance(seconds)
+
+    desk = Desk(
+        make_route(lambda rows: None, kind="columnar", size=10, breaker=breaker),
+        "billing",
+        lanes=1,
+        sender=FakeSender(),
+        clock=clock,
+        breaker=state,
+    )
+    ColumnarRunner(desk, clock, sleep).run(source)
+
+    assert asked == [[]]
+    assert (desk.close().handled, state.is_open) == (1, False)

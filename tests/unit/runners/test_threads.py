@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from laneway import Buffer, Message, Reject, Retry, Topic
+from laneway import Breaker, Buffer, Message, Reject, Retry, Topic
 from laneway._clock import SystemClock
 from laneway.errors import ProduceError
 from laneway.pipeline import Call, Desk
@@ -277,3 +277,66 @@ def test_strict_lanes_hold_a_busy_partition_back():
 
     assert desk.close().handled == 40
     assert watch.most == 2
+
+
+class CountingClock(SystemClock):
+    """Tells how often it was looked at, which is how often a runner that spins goes round."""
+
+    looks = 0
+
+    def monotonic(self):
+        self.looks += 1
+        return super().monotonic()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.002], ids=["inline", "threads"])
+def test_nothing_spins_while_a_breaker_is_open(seconds):
+    """The source has more, but reader and lanes sleep until the probe is due, however fast the handler is."""
+    clock, calls, source = CountingClock(), [], ListSource(make_records(3000, keys=3000), chunk=50)
+    began = time.monotonic()
+
+    def handle(record):
+        if seconds:
+            time.sleep(seconds)
+        if record.offset >= 200:
+            calls.append((time.monotonic(), clock.looks, source.given, time.process_time()))
+            if calls[-1][0] < calls[0][0] + 0.5:
+                raise ConnectionError
+
+    desk, runner = make(handle, lanes=4, clock=clock, breaker=Breaker(1, "200ms", "200ms"), order="none")
+    runner.run(source)
+    tally = desk.close()
+
+    first = calls[0][0]
+    vain = [call for call in calls if call[0] < first + 0.5]
+    probes = [call for call in vain if call[0] > first + 0.1]
+    assert 1 <= len(probes) <= 3
+    assert len(vain) - len(probes) <= 4
+    assert probes[-1][1] - vain[-len(probes) - 1][1] < 40 * len(probes)
+    assert probes[-1][3] - vain[-len(probes) - 1][3] < 0.1
+    assert len({given for _, _, given, _ in probes}) == 1
+    assert (tally.handled, tally.parked, tally.breaker_opened) == (3000, 0, 1)
+    assert time.monotonic() - began < 30
+
+
+def test_one_probe_at_a_time_however_many_lanes_are_free():
+    """Each takes a while, and no other call begins meanwhile."""
+    running, calls, lock = set(), [], threading.Lock()
+
+    def handle(record):
+        with lock:
+            calls.append((time.monotonic(), len(running)))
+            running.add(record.offset)
+        time.sleep(0.03)
+        with lock:
+            running.discard(record.offset)
+        if time.monotonic() < calls[0][0] + 0.4:
+            raise ConnectionError
+
+    desk, runner = make(handle, lanes=4, breaker=Breaker(1, "20ms", "20ms"), order="none")
+    runner.run(ListSource(make_records(8, keys=8)))
+
+    probes = [others for began, others in calls if calls[0][0] + 0.1 < began < calls[0][0] + 0.35]
+    assert len(probes) > 1
+    assert set(probes) == {0}
+    assert (desk.close().handled, desk.tally.parked) == (8, 0)

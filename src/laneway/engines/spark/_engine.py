@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laneway._error_consumer import ErrorRuns
 from laneway._life import Life, State
 from laneway.errors import DeclarationError, EngineError, LanewayError
+from laneway.events import BatchHandled, StateChanged
 from laneway.instrumentation import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from laneway._app import App
+    from laneway.engines.spark._errors import ErrorSchedule
     from laneway.engines.spark._query import TopicQuery
     from laneway.settings import Settings
 
@@ -39,6 +42,8 @@ class RunReport:
     batches: int = 0
     was_forced: bool = False
     """Stopped before the running batch was over, by a second signal or because `drain` ran out."""
+    errors: ErrorRuns = field(default_factory=ErrorRuns)
+    """What the runs over the error topics did that began meanwhile, on their schedule."""
 
 
 class SparkEngine:
@@ -74,10 +79,13 @@ class SparkEngine:
         self._overrides = {"spark.master": master, "spark.checkpoint": checkpoint, "spark.trigger": trigger}
         self._once = once
         self._batch_done = batch_done
-        self.life = Life(state_changed)
+        self._state_changed = state_changed
+        self._app: App | None = None
+        self.life = Life(self._entered)
         self._stops = 0
         self._is_paused = False
         self._queries: list[TopicQuery] = []
+        self._errors: ErrorSchedule | None = None
         self._wake = threading.Event()
 
     def stop(self) -> None:
@@ -96,10 +104,18 @@ class SparkEngine:
         """Go on after `pause`."""
         self._set_paused(on=False)
 
+    def _entered(self, state: State, detail: str) -> None:
+        if self._state_changed is not None:
+            self._state_changed(state, detail)
+        if self._app is not None:
+            self._app.tell(StateChanged(state.value, detail))
+
     def _set_paused(self, *, on: bool) -> None:
         self._is_paused = on
         for query in self._queries:
             query.pause(on=on)
+        if self._errors is not None:
+            self._errors.pause(on=on)
         if self.life.state in (State.CONSUMING, State.PAUSED):
             self.life.enter(State.PAUSED if on else State.CONSUMING)
 
@@ -112,21 +128,11 @@ class SparkEngine:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, self._overrides)
         app = configured(app, settings)
+        self._app = app
         report = RunReport(app.name)
-        lock = threading.Lock()
-
-        def batch_done(topic: str, batch: int, tally: Tally) -> None:
-            with lock:
-                report.batches += 1
-                report.tally.add(tally)
-            if self._batch_done is not None:
-                self._batch_done(topic, batch, tally)
-
+        batch_done = self._counting(app, report, report.tally)
         with ExitStack() as stack:
-            stack.callback(self.life.enter, State.STOPPED)
-            stack.enter_context(_signals(self.stop))
-            control = Path(stack.enter_context(_scratch()))
-            self.life.enter(State.INITIALISING)
+            control = self._begun(stack)
             if not prepare_topics(app, settings, self.life, lambda: self._stops > 0, self._wake):
                 return report
             self.life.enter(State.STARTING)
@@ -134,16 +140,114 @@ class SparkEngine:
             self._queries = [TopicQuery(stream, batch_done) for stream in streams]
             if self._stops:
                 return report
-            try:
-                self._start(app, streams, settings, control, stack)
-            except Exception as error:  # py4j raises its own kinds, and a cluster may refuse in many ways
-                raise _as_start_error(error, settings.spark.master) from error
-            self.life.enter(State.CONSUMING)
-            self._set_paused(on=self._is_paused)
-            report.was_forced = self._watch(self._queries, settings.drain.total_seconds())
+            self._errors = None if self._once else self._scheduled(app, streams, settings, control, report)
+            self._consume(app, streams, settings, control, stack, report, once=self._once)
         return report
 
-    def _start(self, app: App, streams: list[Any], settings: Settings, control: Path, stack: ExitStack) -> None:
+    def run_errors(self, app: App, *, topic: str | None = None) -> RunReport:
+        """Run once over the error topics of an app, now, as its `ErrorConsumer` and the configuration say.
+
+        Args:
+            app: whose parked records to take up.
+            topic: only this error topic.
+
+        Raises:
+            EngineError: a run of this process is under way already.
+        """
+        from laneway.engines.spark._errors import error_streams, only_run
+        from laneway.engines.spark._query import TopicQuery
+        from laneway.engines.spark._setting import configured, effective, patiently
+
+        settings = effective(self._settings, self._overrides)
+        # The offsets of the group are the truth: a checkpoint would be that of the app's own topics.
+        settings = settings.model_copy(update={"spark": settings.spark.model_copy(update={"checkpoint": None})})
+        app = configured(app, settings)
+        self._app, self._errors = app, None
+        report = RunReport(app.name)
+        batch_done = self._counting(app, report, report.tally)
+
+        def is_stopping() -> bool:
+            return self._stops > 0
+
+        with ExitStack() as stack:
+            stack.enter_context(only_run(app.name))
+            control = self._begun(stack)
+            planned = patiently(
+                lambda: error_streams(app, settings, control / "errors", topic=topic, is_stopping=is_stopping),
+                settings, self.life, is_stopping, self._wake,
+            )  # fmt: skip
+            if not planned or self._stops:
+                return report
+            self.life.enter(State.STARTING)
+            self._queries = [TopicQuery(stream, batch_done) for stream in planned]
+            self._consume(app, planned, settings, control, stack, report, once=True)
+        return report
+
+    def _begun(self, stack: ExitStack) -> Path:
+        """Take over signals and a folder until the end."""
+        stack.callback(self.life.enter, State.STOPPED)
+        stack.enter_context(_signals(self.stop))
+        control = Path(stack.enter_context(_scratch()))
+        self.life.enter(State.INITIALISING)
+        return control
+
+    def _counting(self, app: App, report: RunReport, total: Tally) -> Callable[[str, int, Tally], None]:
+        """What is called after each batch; threads of several queries call it."""
+        lock = threading.Lock()
+
+        def batch_done(topic: str, batch: int, tally: Tally) -> None:
+            with lock:
+                report.batches += 1
+                total.add(tally)
+            if self._batch_done is not None:
+                self._batch_done(topic, batch, tally)
+            app.tell(*tally.events, BatchHandled(topic, batch, tally))
+
+        return batch_done
+
+    def _scheduled(
+        self, app: App, streams: list[Any], settings: Settings, control: Path, report: RunReport
+    ) -> ErrorSchedule | None:
+        """The schedule of runs over the error topics, if there is one."""
+        from laneway.engines.spark._errors import ErrorSchedule
+
+        cron = None if app.errors is None else app.errors.due
+        if cron is None:
+            return None
+        return ErrorSchedule(
+            app,
+            cron,
+            settings=settings,
+            payload=streams[0].payload,
+            folder=control / "errors",
+            batch_done=self._counting(app, report, report.errors.tally),
+            note=self.life.note,
+            runs=report.errors,
+        )
+
+    def _consume(
+        self,
+        app: App,
+        streams: list[Any],
+        settings: Settings,
+        control: Path,
+        stack: ExitStack,
+        report: RunReport,
+        *,
+        once: bool,
+    ) -> None:
+        """Start the queries and wait for their end."""
+        try:
+            self._start(app, streams, settings, control, stack, once=once)
+        except Exception as error:  # py4j raises its own kinds, and a cluster may refuse in many ways
+            raise _as_start_error(error, settings.spark.master) from error
+        self.life.enter(State.CONSUMING)
+        self._set_paused(on=self._is_paused)
+        report.was_forced = self._watch(self._queries, settings.drain.total_seconds())
+
+    def _start(
+        self, app: App, streams: list[Any], settings: Settings, control: Path, stack: ExitStack, *, once: bool
+    ) -> None:
         from laneway.engines.spark._session import open_session, session_conf
         from laneway.engines.spark._setting import master_of
         from laneway.engines.spark._spill import Spill
@@ -152,33 +256,49 @@ class SparkEngine:
         checkpoint = str(spark_settings.checkpoint or control / "checkpoint")
         conf = session_conf(spark_settings.master, checkpoint, ui=spark_settings.ui, extra=spark_settings.conf)
         spill = Spill()
-        spark, is_ours = open_session(app.name, master_of(spark_settings.master, streams), conf, spill)
+        beside = 0 if self._errors is None else len(app.routes)
+        spark, is_ours = open_session(app.name, master_of(spark_settings.master, streams, beside), conf, spill)
         if is_ours:
             stack.callback(_stop_session, spark, spill)
             # Spark has put its own handler of Ctrl-C in, which cancels jobs; ours finishes them.
             _listen(self.stop)
         for stream, query in zip(streams, self._queries, strict=True):
-            query.start(
-                spark, checkpoint=f"{checkpoint}/{stream.topic}", trigger=spark_settings.trigger, once=self._once
-            )
+            place = f"{checkpoint}/{Path(stream.control).name}"
+            query.start(spark, checkpoint=place, trigger=spark_settings.trigger, once=once)
             stack.callback(query.end)
+        if self._errors is not None:
+            self._errors.start(spark)
+            stack.callback(self._errors.end)
         if is_ours:
             # Unwound before the queries end: their helper processes print tracebacks when they do.
             stack.callback(spill.mute)
 
+    def _show(self, query: TopicQuery) -> None:
+        """Let the state say what a batch is waiting for; the batch that is over waits no longer."""
+        if self.life.state is not State.CONSUMING:
+            return
+        if query.is_batch_over.is_set():
+            query.is_batch_over.clear()
+            query.notices.new()
+            self.life.enter(State.CONSUMING)
+        for text in query.notices.new()[-1:]:
+            self.life.enter(State.CONSUMING, text)
+
     def _watch(self, queries: list[TopicQuery], drain: float) -> bool:
         """Wait for the end; True when it was forced."""
         deadline = None
+        beside = () if self._errors is None else (self._errors,)
         while any(query.is_active for query in queries):
             for query in queries:
                 query.raise_if_failed()
+                self._show(query)
             if self._stops and deadline is None:
                 self.life.enter(State.STOPPING, "finishing the running batch")
                 deadline = time.monotonic() + drain
-                for query in queries:
+                for query in (*queries, *beside):
                     query.ask_to_stop()
             if deadline is not None:
-                if all(query.is_drained for query in queries):
+                if all(query.is_drained for query in (*queries, *beside)):
                     return False
                 if self._stops > 1 or time.monotonic() > deadline:
                     return True

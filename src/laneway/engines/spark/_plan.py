@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from laneway.kafka import Range
+
+P = TypeVar("P")
 
 __all__ = ["BatchSize", "Share", "pack", "spread"]
 
@@ -22,6 +24,14 @@ class Share:
     route: str
     ranges: tuple[Range, ...]
     lanes: int
+    step: int = 0
+    """Which step of the ladder the ranges are of; 0 is the source."""
+    pending: tuple[Range, ...] = ()
+    """What waits on higher steps in the same partitions."""
+    since: tuple[tuple[str, int, int], ...] = ()
+    """Topic, partition and offset up to which everything is finished, of the source and its retry topics."""
+    is_recovering: bool = False
+    """Some of the records may have been worked on by a run that was killed."""
 
     @property
     def length(self) -> int:
@@ -66,12 +76,12 @@ class BatchSize:
             self._rate = (self._rate + rate) / 2
 
 
-def spread(waiting: dict[int, int], limit: int) -> dict[int, int]:
+def spread(waiting: dict[P, int], limit: int) -> dict[P, int]:
     """Cut what waits in each partition down to *limit* in all, in proportion, at least one record each."""
     total = sum(waiting.values())
     if total <= limit:
         return dict(waiting)
-    return {partition: min(count, max(1, count * limit // total)) for partition, count in waiting.items() if count}
+    return {place: min(count, max(1, count * limit // total)) for place, count in waiting.items() if count}
 
 
 def pack(route: str, ranges: list[Range], *, lanes: int, tasks: int, is_strict: bool = False) -> list[Share]:

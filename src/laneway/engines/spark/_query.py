@@ -6,7 +6,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laneway.engines.spark._planner import DRAINED, PAUSE, STOP
+from laneway.engines.spark._notices import Notices
+from laneway.engines.spark._planner import DRAINED, PAUSE, STOP, WAITED
 from laneway.engines.spark._source import source_of
 from laneway.errors import CheckpointError, DataLossError, EngineError
 from laneway.instrumentation import Tally
@@ -31,15 +32,25 @@ class TopicQuery:
     def __init__(self, stream: Stream, batch_done: Callable[[str, int, Tally], None]) -> None:
         self._stream = stream
         self._batch_done = batch_done
+        self.notices = Notices(stream.control)
+        """What the tasks say in mid-batch."""
+        self.is_batch_over = threading.Event()
         self._query: Any = None
         self._is_ending = False
 
-    def start(self, spark: SparkSession, *, checkpoint: str, trigger: timedelta, once: bool) -> None:
-        """Start the query."""
-        global _number  # noqa: PLW0603 - Spark's registry of data sources is as global as this counter
-        with _lock:
-            _number += 1
-            name = f"laneway_{_number}"
+    def start(
+        self, spark: SparkSession, *, checkpoint: str, trigger: timedelta, once: bool, name: str | None = None
+    ) -> None:
+        """Start the query.
+
+        Args:
+            spark: where.
+            checkpoint: where Spark keeps its offsets.
+            trigger: how often a batch may start.
+            once: end when what there is at the start is handled.
+            name: of the data source, when it is to take the place of an earlier one; Spark never forgets one.
+        """
+        name = name or _new_name()
         spark.dataSource.register(source_of(self._stream, name))
         writer = (
             spark.readStream.format(name)
@@ -96,7 +107,17 @@ class TopicQuery:
         for tally in tallies:
             total.add(tally)
         total.lanes = sum(tally.lanes for tally in tallies)  # tasks of one batch run side by side
+        waited = max((tally.waited for tally in tallies), default=0.0)
+        (Path(self._stream.control) / WAITED).write_text(f"{waited:.3f}")
+        self.is_batch_over.set()
         self._batch_done(self._stream.topic, batch, total)
+
+
+def _new_name() -> str:
+    global _number  # noqa: PLW0603 - Spark's registry of data sources is as global as this counter
+    with _lock:
+        _number += 1
+        return f"laneway_{_number}"
 
 
 def _as_engine_error(text: str, stream: Stream) -> EngineError:

@@ -5,22 +5,38 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from laneway._app import Buffer
+from laneway._error_consumer import ErrorConsumer
 from laneway._life import Life, State
-from laneway.engines.spark._stream import Stream
+from laneway._route import Buffer
+from laneway.engines.spark._feeds import KEEP
+from laneway.engines.spark._stream import Feed, Stream
 from laneway.errors import AdminError, DeclarationError
 from laneway.kafka import Admin, BrokerAbsentError
+from laneway.retry import Breaker
 from laneway.settings import Settings, load
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from laneway._app import App, Route
+    from laneway._app import App
+    from laneway._route import Route
 
-__all__ = ["configured", "effective", "lag_of", "master_of", "prepare_topics", "streams_of"]
+__all__ = [
+    "cluster_of",
+    "configured",
+    "effective",
+    "lag_of",
+    "master_of",
+    "patiently",
+    "prepare_topics",
+    "stream_of",
+    "streams_of",
+]
+
+T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I22 asks for a start within 10 s
 _FIRST_ROUNDS = (
@@ -55,7 +71,20 @@ def configured(app: App, settings: Settings) -> App:
             f"the configuration names handlers {sorted(unknown)} that app {app.name!r} lacks; it has: {known}"
         )
     off = {name for name, handler in settings.handlers.items() if handler.enabled is False}
-    return app.configured(changes, {name: topic.name for name, topic in settings.topics.items() if topic.name}, off)
+    topics = {name: topic.name for name, topic in settings.topics.items() if topic.name}
+    copy = app.configured(changes, topics, off)
+    copy.errors = _error_consumer(app.errors, settings)
+    return copy
+
+
+def _error_consumer(declared: ErrorConsumer | None, settings: Settings) -> ErrorConsumer | None:
+    """What the code declares, with what the configuration changes about it."""
+    given = settings.errors.model_dump(exclude_none=True)
+    if not given:
+        return declared
+    if given.get("max_errors") == 0:
+        given["max_errors"] = None
+    return replace(declared or ErrorConsumer(), **given)
 
 
 def _changes(route: Route, found: Any) -> dict[str, Any]:
@@ -69,6 +98,9 @@ def _changes(route: Route, found: Any) -> dict[str, Any]:
     }
     if _RETRY_FIELDS & set(given):
         changes["retry"] = replace(route.retry, **{name: given[name] for name in _RETRY_FIELDS & set(given)})
+    named = {"breaker_failures": "failures", "breaker_pause": "pause"}
+    if chosen := {field: given[name] for name, field in named.items() if name in given}:
+        changes["breaker"] = replace(route.breaker or Breaker(), **chosen)
     if {"buffer_records", "buffer_size"} & set(given):
         changes["buffer"] = Buffer(
             given.get("buffer_records", route.buffer.records), given.get("buffer_size", route.buffer.size)
@@ -79,34 +111,49 @@ def _changes(route: Route, found: Any) -> dict[str, Any]:
 def prepare_topics(
     app: App, settings: Settings, life: Life, is_stopping: Callable[[], bool], wake: threading.Event
 ) -> bool:
-    """Wait for brokers and topics, and create the error topics; False when told to stop meanwhile.
+    """Wait for brokers and topics, and create the retry and error topics; False when told to stop meanwhile.
 
     A broker that is absent or a topic that is missing is waited for; bad credentials are raised at once.
     """
+
+    def prepared() -> bool | None:
+        missing = _prepare(app, settings)
+        if missing:
+            life.enter(State.INITIALISING, f"waiting for topic {', '.join(missing)}")
+        return None if missing else True
+
+    return bool(patiently(prepared, settings, life, is_stopping, wake))
+
+
+def patiently(
+    ask: Callable[[], T | None], settings: Settings, life: Life, is_stopping: Callable[[], bool], wake: threading.Event
+) -> T | None:
+    """Ask until brokers answer and the answer is not None; None when told to stop meanwhile."""
     pause = _FIRST_PAUSE
     while not is_stopping():
         try:
-            missing = _prepare(app, settings)
-            if not missing:
-                return True
-            life.enter(State.INITIALISING, f"waiting for topic {', '.join(missing)}")
+            answer = ask()
+            if answer is not None:
+                return answer
         except BrokerAbsentError as error:
             brokers = settings.cluster().client_options()["bootstrap.servers"]
             life.enter(State.INITIALISING, f"waiting for Kafka at {brokers}: {error}")
         wake.wait(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)
-    return False
+    return None
 
 
 def _prepare(app: App, settings: Settings) -> list[str]:
     missing = []
     for route in app.routes:
-        admin = Admin(settings.cluster(_cluster_of(route, settings)).client_options())
+        admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
         partitions = admin.partitions(route.topic.name)
         if not partitions:
             missing.append(route.topic.name)
-        elif not admin.partitions(route.error_topic_of(app.name)):
-            admin.create(route.error_topic_of(app.name), len(partitions))
+        else:
+            for name in (route.error_topic_of(app.name), *route.retry_topics_of(app.name)):
+                if not admin.partitions(name):
+                    admin.create(name, len(partitions), config=KEEP)
     return list(dict.fromkeys(missing))
 
 
@@ -115,53 +162,94 @@ def streams_of(app: App, settings: Settings, control: Path) -> list[Stream]:
     by_topic: dict[str, list[Route]] = {}
     for route in app.routes:
         by_topic.setdefault(route.topic.name, []).append(route)
-    streams = []
     payload = Stream.pickled(app)
-    for topic, routes in by_topic.items():
-        cluster = settings.cluster(_cluster_of(routes[0], settings))
-        folder = control / topic
-        folder.mkdir()
-        partitions = len(Admin(cluster.client_options()).partitions(topic)) or 1
-        tasks = settings.spark.tasks or _tasks(routes)
-        starts = [settings.handlers[route.name].start for route in routes if route.name in settings.handlers]
-        streams.append(
-            Stream(
-                app=app.name,
-                topic=topic,
-                routes=tuple(route.name for route in routes),
-                payload=payload,
-                paths=Stream.search_path(),
-                client=cluster.client_options(),
-                consumer={**cluster.consumer_options(), **_prefetch(routes, partitions, tasks)},
-                producer=cluster.producer_options(),
-                tasks=tasks,
-                batch_target=settings.spark.batch_target.total_seconds(),
-                max_batch_records=settings.spark.max_batch_records,
-                first_batch=min(max(1, route.lanes) * max(route.size, 1) for route in routes)
-                * partitions
-                * _FIRST_ROUNDS,
-                start=next((start for start in starts if start), "earliest"),
-                skip_lost=settings.on_data_loss == "continue",
-                control=str(folder),
-            )
+    return [stream_of(app.name, routes, settings, control / topic, payload) for topic, routes in by_topic.items()]
+
+
+def stream_of(app: str, routes: list[Route], settings: Settings, folder: Path, payload: bytes) -> Stream:
+    """The stream of one topic.
+
+    Args:
+        app: name of the app, which is the group.
+        routes: all handlers of the topic.
+        settings: the configuration.
+        folder: through which the driver tells the planner to stop; made here.
+        payload: the app, pickled.
+    """
+    topic = routes[0].topic.name
+    cluster = settings.cluster(cluster_of(routes[0], settings))
+    folder.mkdir(parents=True, exist_ok=True)
+    partitions = len(Admin(cluster.client_options()).partitions(topic)) or 1
+    tasks = settings.spark.tasks or _tasks(routes)
+    starts = [settings.handlers[route.name].start for route in routes if route.name in settings.handlers]
+    return Stream(
+        app=app,
+        topic=topic,
+        routes=tuple(route.name for route in routes),
+        payload=payload,
+        paths=Stream.search_path(),
+        client=cluster.client_options(),
+        consumer={**cluster.consumer_options(), **_prefetch(routes, partitions, tasks)},
+        producer=cluster.producer_options(),
+        tasks=tasks,
+        batch_target=settings.spark.batch_target.total_seconds(),
+        max_batch_records=settings.spark.max_batch_records,
+        first_batch=min(max(1, route.lanes) * max(route.size, 1) for route in routes) * partitions * _FIRST_ROUNDS,
+        start=next((start for start in starts if start), "earliest"),
+        skip_lost=settings.on_data_loss == "continue",
+        control=str(folder),
+        feeds=feeds_of(app, routes),
+    )
+
+
+def feeds_of(app: str, routes: list[Route]) -> tuple[Feed, ...]:
+    """What a query reads: the topic of these handlers, and the retry topics of each.
+
+    Raises:
+        DeclarationError: when two handlers would share a retry topic, or want the topic with different delays.
+    """
+    delays = {route.delay for route in routes}
+    if len(delays) > 1:
+        names = " and ".join(repr(route.name) for route in routes)
+        raise DeclarationError(
+            f"handlers {names} read one topic with different delays; put one of them into another app"
         )
-    return streams
+    feeds = [Feed(routes[0].topic.name, tuple(route.name for route in routes), 0, delays.pop().total_seconds())]
+    for route in routes:
+        for step in range(1, route.retry.hops + 1):
+            own = route.at_step(app, step)
+            if any(feed.topic == own.topic.name for feed in feeds):
+                raise DeclarationError(
+                    f"handler {route.name!r}: another handler of {routes[0].topic.name} has the retry topic "
+                    f"{own.topic.name} already; name them apart with App(..., "
+                    'retry_topic="{topic}.{app}.{handler}.retry.{step}")'
+                )
+            feeds.append(Feed(own.topic.name, (route.name,), step, own.delay.total_seconds()))
+    return tuple(feeds)
 
 
-def master_of(master: str, streams: list[Stream]) -> str:
-    """Turn ``local`` and ``local[*]`` into as many slots as there may be tasks, each with its retries."""
+def master_of(master: str, streams: list[Stream], more: int = 0) -> str:
+    """Turn ``local`` and ``local[*]`` into as many slots as there may be tasks, each with its retries.
+
+    Args:
+        master: as it was asked for.
+        streams: what runs all the time.
+        more: tasks of what runs beside them now and then, which must not take their slots.
+    """
     if master not in ("local", "local[*]"):
         return master
-    slots = sum(stream.tasks * len(stream.routes) for stream in streams)
-    return f"local[{max(2, slots)},8]"
+    # One more where there are retry topics: what is due must not wait for a slot behind the source's long tasks.
+    slots = sum(stream.tasks * len(stream.routes) + (len(stream.feeds) > 1) for stream in streams)
+    return f"local[{max(2, slots) + more},8]"
 
 
-def _cluster_of(route: Route, settings: Settings) -> str | None:
+def cluster_of(route: Route, settings: Settings) -> str | None:
     """The cluster named for the handler, or for its topic, or the default one."""
     handler = settings.handlers.get(route.name)
     if handler is not None and handler.cluster:
         return handler.cluster
-    return next((topic.cluster for topic in settings.topics.values() if topic.name == route.topic.name), None)
+    name = route.source or route.topic.name
+    return next((topic.cluster for topic in settings.topics.values() if topic.name == name), None)
 
 
 def _tasks(routes: list[Route]) -> int:
@@ -188,7 +276,7 @@ def lag_of(app: App, settings: Settings) -> int | None:
     total = 0
     try:
         for route in {route.topic.name: route for route in configured(app, settings).routes}.values():
-            admin = Admin(settings.cluster(_cluster_of(route, settings)).client_options())
+            admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
             total += sum(end - (committed or 0) for committed, end in admin.lag(app.name, route.topic.name).values())
     except AdminError:
         return None

@@ -13,7 +13,29 @@ from pyspark import cloudpickle
 if TYPE_CHECKING:
     from laneway._app import App
 
-__all__ = ["Stream"]
+__all__ = ["ErrorPart", "Feed", "Stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A topic that a query reads: the source, or a retry topic beside it."""
+
+    topic: str
+    routes: tuple[str, ...]
+    step: int = 0
+    """0 for the source, else the step of the ladder that its records wait for."""
+    delay: float = 0.0
+    """Seconds that a record must be old."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPart:
+    """What a query is told besides when it runs over an error topic."""
+
+    ends: dict[int, int]
+    """Where the run ends in each partition."""
+    partitions: dict[str, int]
+    """How many partitions the topics have to which records may be sent back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,10 @@ class Stream:
     skip_lost: bool = False
     control: str = ""
     """Folder through which the driver tells the planner, which runs beside it, to stop."""
+    feeds: tuple[Feed, ...] = ()
+    """What the query reads: the source first, then the retry topics of its handlers."""
+    errors: ErrorPart | None = None
+    """Given when the topic is an error topic of the app that is pickled."""
 
     @property
     def digest(self) -> str:

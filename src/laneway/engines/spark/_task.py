@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
+
 from laneway._clock import SystemClock
+from laneway.engines.spark._notices import notice
+from laneway.engines.spark._recovery import FreshSource, recollect
 from laneway.engines.spark._worker import worker_of
 from laneway.pipeline import Call, Desk
 from laneway.runners import AsyncRunner, ColumnarRunner, ThreadRunner
@@ -21,7 +25,8 @@ __all__ = ["run_share"]
 def run_share(stream: Stream, share: Share) -> Tally:
     """Run a share to its end: when this returns, every record of its ranges has reached a durable outcome."""
     worker = worker_of(stream)
-    route = worker.host.routes[share.route]
+    route = worker.route_of(share.route, share.step)
+    backlog, copied = recollect(worker, route, share, is_repeated=share.is_recovering or _attempt() > 0)
     clock = SystemClock()
     desk = Desk(
         route,
@@ -30,34 +35,37 @@ def run_share(stream: Stream, share: Share) -> Tally:
         sender=worker.sender,
         clock=clock,
         per_partition=max(1, route.lanes) if route.strict else None,
-        notice=_notice,
+        notice=partial(notice, stream.control),
+        backlog=backlog,
+        breaker=worker.host.breakers[stream.app, route.name],
     )
-    desk.pace = worker.host.paces.get(route.name, 0.0)
-    reader = worker.reader
+    desk.pace = worker.host.paces.get((stream.app, route.name), 0.0)
+    reader = worker.reader_of(route.topic.name)
+    source: Any = FreshSource(reader, copied) if copied else reader
     reader.open(share.ranges)
     worker.host.is_busy = True
     try:
         if route.kind == "columnar":
-            ColumnarRunner(desk, clock).run(reader)
+            ColumnarRunner(desk, clock).run(source)
         elif route.is_async:
             call = Call(route, clock)
-            worker.host.loop.run_until_complete(_run_async(desk, call, clock, reader))
+            worker.host.loop.run_until_complete(_run_async(desk, call, clock, source))
         else:
-            ThreadRunner(desk, Call(route, clock), clock).run(reader)
+            ThreadRunner(desk, Call(route, clock), clock).run(source)
     finally:
         worker.host.is_busy = False
         reader.close()
-    worker.host.paces[route.name] = desk.pace
+    worker.host.paces[stream.app, route.name] = desk.pace
     tally = desk.close()
-    tally.gaps, tally.lost = reader.gaps, reader.lost
+    tally.gaps, tally.lost, tally.repeated = reader.gaps, reader.lost, copied.repeated
     return tally
 
 
-def _notice(text: str) -> None:
-    """Spark passes a worker's stderr on to the driver, and on a cluster to the executor's log."""
-    sys.stderr.write(f"laneway: {text}\n")
-    sys.stderr.flush()
+def _attempt() -> int:
+    """How often Spark has tried this task before."""
+    context = TaskContext.get()
+    return 0 if context is None else int(context.attemptNumber())
 
 
-async def _run_async(desk: Desk, call: Call, clock: SystemClock, reader: Any) -> None:
-    await AsyncRunner(desk, call, clock).run(reader)
+async def _run_async(desk: Desk, call: Call, clock: SystemClock, source: Any) -> None:
+    await AsyncRunner(desk, call, clock).run(source)

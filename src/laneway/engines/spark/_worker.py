@@ -8,17 +8,21 @@ import inspect
 import os
 import signal
 import sys
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
-from laneway.kafka import KafkaSender, RangeReader
+from laneway._error_app import ErrorApp
+from laneway.kafka import Admin, KafkaSender, RangeReader
+from laneway.pipeline import BreakerState
 
 if TYPE_CHECKING:
     from laneway._app import App
+    from laneway._route import Route
     from laneway.engines.spark._stream import Stream
 
-__all__ = ["AppHost", "Worker", "load_app", "worker_of"]
+__all__ = ["AppHost", "Worker", "load_app", "routes_of", "worker_of"]
 
 _apps: dict[str, App] = {}
 _hosts: dict[str, AppHost] = {}
@@ -35,16 +39,26 @@ def load_app(stream: Stream) -> App:
     return app
 
 
+def routes_of(stream: Stream) -> dict[str, Route]:
+    """The handlers of a stream by name."""
+    app = load_app(stream)
+    if stream.errors is not None:
+        # Made here, so that the payload, and with it the host and its setup, is the one of the app itself.
+        app = ErrorApp(app, stream.errors.partitions)
+    return {route.name: route for route in app.routes if route.name in stream.routes}
+
+
 class AppHost:
     """One app in one process: its setup, its event loop, its cleanup. Topics share it."""
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.routes = {route.name: route for route in app.routes}
         self.is_busy = False
         """A task runs: an end that comes now is not in good order."""
-        self.paces: dict[str, float] = {}
+        self.paces: dict[tuple[str, str], float] = {}
         """Seconds a call of each handler takes, learnt by earlier tasks."""
+        self.breakers: defaultdict[tuple[str, str], BreakerState] = defaultdict(BreakerState)
+        """Whether each handler is called at all, as earlier tasks found."""
         self._loop: asyncio.AbstractEventLoop | None = None
         for setup in app.setups:
             self._call(setup)
@@ -79,14 +93,39 @@ class Worker:
 
     def __init__(self, stream: Stream) -> None:
         self.host = _hosts.get(stream.digest) or _hosts.setdefault(stream.digest, AppHost(load_app(stream)))
-        self.reader = RangeReader(stream.consumer, skip_lost=stream.skip_lost)
+        self.app = stream.app
+        self._stream = stream
+        self._routes = routes_of(stream)
+        self._readers = {stream.topic: RangeReader(stream.consumer, skip_lost=stream.skip_lost)}
+        self._admin: Admin | None = None
+        self._steps: dict[tuple[str, int], Route] = {}
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
         self.sender = KafkaSender(stream.producer)
+
+    def route_of(self, name: str, step: int) -> Route:
+        """A handler, as it runs on a step of its ladder."""
+        route = self._steps.get((name, step))
+        if route is None:
+            route = self._steps[name, step] = self._routes[name].at_step(self.app, step)
+        return route
+
+    def reader_of(self, topic: str) -> RangeReader:
+        """A reader for each topic: one that goes from topic to topic takes most of a second to learn of each."""
+        if topic not in self._readers:
+            self._readers[topic] = RangeReader(self._stream.consumer, skip_lost=self._stream.skip_lost)
+        return self._readers[topic]
+
+    @property
+    def admin(self) -> Admin:
+        """Asks for the ends of logs; made when first needed."""
+        if self._admin is None:
+            self._admin = Admin(self._stream.client)
+        return self._admin
 
 
 def worker_of(stream: Stream) -> Worker:
     """The process's worker for a stream."""
-    name = f"{stream.app}/{stream.topic}/{stream.digest}"
+    name = f"{stream.app}/{stream.topic}/{stream.digest}/{stream.errors and stream.errors.partitions}"
     worker = _workers.get(name)
     if worker is None:
         worker = _workers[name] = Worker(stream)

@@ -1,0 +1,158 @@
+"""How much failures cost: throughput when 0, 1, 10 and 50 % of the records fail at their first call.
+
+``python bench/failure.py [SHARE ...] [--handler sync|async] [--policies in-place,topic,park]`` starts a broker and
+measures each policy and share on a warm query, one after the other in one run, and keeps the figures
+in bench/results. A failed record succeeds at its second call: in place after 10 ms, or on a retry topic after a second.
+
+*records_per_second* counts until every record of the source has had its first outcome (handled, or safe on the retry
+topic); *all_ended_per_second* counts until the last retry has succeeded, its delay included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from run import machine
+
+from laneway import App, Retry, SparkEngine, Topic
+from laneway._life import State
+from laneway.bench._produce import fill
+from laneway.bench._usage import Usage
+from laneway.broker import ephemeral
+from laneway.instrumentation import Tally
+from laneway.kafka import Admin
+from laneway.settings import load
+
+PARTITIONS, KEYS, LANES, WARM = 15, 10_000, 20, 100_000
+POLICIES = {
+    "in-place": Retry(attempts=2, backoff="10ms"),
+    "topic": Retry.steps("1s", mode="topic"),
+    "park": Retry.steps("1s", mode="park"),
+}
+
+
+def app_of(topic: str, policy: str, share: int, handler: str) -> App:
+    """An app in which so many of a hundred records fail at their first call."""
+    app = App(f"bench-{topic}")
+
+    def handle(record: Any) -> None:
+        if record.offset % 100 < share and record.attempt == 1:
+            raise ConnectionError("planted")
+
+    async def handle_slowly(record: Any) -> None:
+        await asyncio.sleep(0.005)
+        handle(record)
+
+    app.handler(Topic(topic), lanes=LANES, retry=POLICIES[policy])(handle if handler == "sync" else handle_slowly)
+    return app
+
+
+class Pass:
+    """One policy and share on one warm query."""
+
+    def __init__(self, brokers: str, leave_out: set[int], policy: str, share: int, handler: str, records: int) -> None:
+        self._brokers, self._policy, self._share, self._handler = brokers, policy, share, handler
+        self._records = records
+        self._topic = f"bench-{uuid.uuid4().hex[:8]}"
+        self._changed = threading.Condition()
+        self._total = Tally()
+        self._sourced = self._ended = 0.0
+        self._goal = WARM
+        self._usage = Usage(leave_out)
+        Admin({"bootstrap.servers": brokers}).create(self._topic, PARTITIONS)
+
+    def run(self) -> dict[str, Any]:
+        """Measure."""
+        fill(self._brokers, self._topic, WARM, keys=KEYS).wait()
+        engine = SparkEngine(load(overrides={"brokers": self._brokers}), batch_done=self._batch_done)
+        conductor = threading.Thread(target=self._conduct, args=(engine,), daemon=True)
+        conductor.start()
+        app_of(self._topic, self._policy, self._share, self._handler).run(engine)
+        conductor.join()
+        seconds, ended = self._sourced - self._resumed, self._ended - self._resumed
+        return {
+            "policy": self._policy,
+            "failing_percent": self._share,
+            "handler": self._handler,
+            "records": self._records,
+            "seconds": round(seconds, 3),
+            "records_per_second": round(self._records / seconds),
+            "all_ended_per_second": round(self._records / ended),
+            "cpu_seconds": round(self._usage.cpu_seconds, 2),
+            "rss_mb": round(self._usage.rss_mb),
+            "retried": self._total.retried,
+            "deferred": self._total.deferred,
+            "lost": WARM + self._records - self._total.handled,
+        }
+
+    def _batch_done(self, _topic: str, _batch: int, tally: Tally) -> None:
+        with self._changed:
+            self._total.add(tally)
+            # Each deferred record is read once more: what the source has given is what was read without those.
+            first = self._total.read - min(self._total.deferred, self._total.read - self._goal)
+            if first >= self._goal and self._total.handled + self._total.deferred >= self._goal and not self._sourced:
+                self._sourced = tally.last
+            if self._total.handled >= self._goal:
+                self._ended = tally.last
+            self._changed.notify_all()
+
+    def _conduct(self, engine: SparkEngine) -> None:
+        try:
+            self._wait()
+            engine.pause()
+            engine.life.wait_for(State.PAUSED, 10)
+            fill(self._brokers, self._topic, self._records, keys=KEYS).wait()
+            time.sleep(1)
+            with self._changed:
+                self._goal, self._sourced = WARM + self._records, 0.0
+            self._resumed = time.time()
+            with self._usage:
+                engine.resume()
+                self._wait()
+        finally:
+            engine.stop()
+
+    def _wait(self) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._total.handled >= self._goal, 300), self._total
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shares", nargs="*", type=int, default=[0, 1, 10, 50])
+    parser.add_argument("--handler", choices=["sync", "async"], default=None, help="no-op sync, or async of 5 ms")
+    parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--records", type=int, default=None)
+    asked = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    with ephemeral() as broker:
+        for handler in [asked.handler] if asked.handler else ["async", "sync"]:
+            records = asked.records or (500_000 if handler == "sync" else 300_000)
+            for policy in asked.policies.split(","):
+                base = 0.0
+                for share in asked.shares:
+                    load_before = round(os.getloadavg()[0], 2)
+                    figures = Pass(broker.bootstrap, set(broker.pids), policy, share, handler, records).run()
+                    base = base or figures["records_per_second"]
+                    figures |= {
+                        "part_of_first": round(figures["records_per_second"] / base, 3),
+                        "load_before": load_before,
+                    }
+                    results.append(figures)
+                    print(json.dumps(figures), flush=True)
+    path = Path(__file__).with_name("results") / f"{time.strftime('%Y-%m-%d')}-failure.json"
+    path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What an app declares to see or change what goes in and out of its handlers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from laneway.errors import DeclarationError
+
+__all__ = ["Interception", "Interceptor", "Interceptors", "Side", "is_async", "name_of"]
+
+Side = Literal["consume", "produce", "error", "last"]
+SIDES: tuple[Side, ...] = ("consume", "produce", "error", "last")
+Interceptor = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Interceptors:
+    """The interceptors of one handler, in the order in which they run."""
+
+    consume: tuple[Interceptor, ...] = ()
+    """Each takes a record before the handler does, and gives it, a changed one, or None to drop it."""
+    produce: tuple[Interceptor, ...] = ()
+    """Each takes a message that the handler returned, and gives it, a changed one, or None to drop it."""
+    error: tuple[Interceptor, ...] = ()
+    """Each takes the copy for the error topic, with record and error; None finishes the record without a copy."""
+    last: tuple[Interceptor, ...] = ()
+    """Each is told of a record whose copy could not be written; True means that it is safe elsewhere."""
+
+
+@dataclass(slots=True)
+class Interception:
+    """All interceptors of an app. It is asked what a handler has only when all is declared."""
+
+    declared: list[tuple[Side, str | None, Interceptor]] = field(default_factory=list)
+    """Side, name of the handler or None for all, and function."""
+
+    def add(self, side: Side, handler: Callable[..., Any] | str | None, function: Interceptor) -> None:
+        """Declare an interceptor.
+
+        Raises:
+            DeclarationError: when it cannot be called as one.
+        """
+        if not callable(function):
+            raise DeclarationError(f"{side} interceptor {function!r} is not a function")
+        if is_async(function):
+            raise DeclarationError(
+                f"{side} interceptor {name_of(function)!r} is async; interceptors are plain functions, because they "
+                "run for each record of sync handlers too"
+            )
+        self.declared.append((side, None if handler is None else name_of(handler), function))
+
+    def resolved(self, kinds: Mapping[str, str], app: str) -> dict[str, Interceptors]:
+        """The interceptors of each handler, those for all handlers first.
+
+        Args:
+            kinds: names of the handlers to their kinds.
+            app: the app's name.
+
+        Raises:
+            DeclarationError: when one cannot do what it was declared for.
+        """
+        for side, name, function in self.declared:
+            _check(side, name, function, kinds, app)
+        return {name: Interceptors(*(tuple(self._of(side, name)) for side in SIDES)) for name in kinds}
+
+    def without(self, handlers: Collection[str]) -> Interception:
+        """A copy that lacks what is only for some handlers, because these are switched off."""
+        return Interception([found for found in self.declared if found[1] not in handlers])
+
+    def _of(self, wanted: str, handler: str) -> Iterator[Interceptor]:
+        for scope in (None, handler):
+            yield from (function for side, name, function in self.declared if (side, name) == (wanted, scope))
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await."""
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def name_of(function: Callable[..., Any] | str) -> str:
+    """The name under which an app knows a function."""
+    return function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
+
+
+def _check(side: Side, name: str | None, function: Interceptor, kinds: Mapping[str, str], app: str) -> None:
+    what = f"{side} interceptor {name_of(function)!r}"
+    if name is not None and name not in kinds:
+        raise DeclarationError(f"{what}: app {app!r} has no handler {name!r}; it has: {', '.join(kinds) or 'none'}")
+    columnar = [found for found, kind in kinds.items() if kind == "columnar" and name in (None, found)]
+    if columnar and side == "consume":
+        raise DeclarationError(
+            f"{what} takes records, but columnar handler {columnar[0]!r} takes tables; declare it with "
+            f"{side}_interceptor(of=…) for other handlers, and change the table in {columnar[0]!r} itself"
+        )
+    if columnar and side == "produce" and name is not None:
+        raise DeclarationError(f"{what}: columnar handler {name!r} returns no messages, so it would never run")

@@ -1,0 +1,92 @@
+"""`laneway errors run`: take up parked records again, once and now."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laneway.cli._config import ConfigOption, ProfileOption
+
+if TYPE_CHECKING:
+    from laneway._app import App
+    from laneway.settings import Settings
+
+__all__ = ["run"]
+
+Config = ConfigOption
+Profile = ProfileOption
+
+
+class ActionName(StrEnum):
+    """What is done with a record."""
+
+    HANDLE = "handle"
+    SHOVEL = "shovel"
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")],
+    max_errors: Annotated[
+        int | None, typer.Option(min=0, help="Skip records that have been parked so often; 0 skips none.")
+    ] = None,
+    stop_when_new: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="End before records parked so shortly ago: 5m; 0s takes up everything."),
+    ] = None,
+    action: Annotated[
+        ActionName | None, typer.Option(help="Call the handler, or copy records back to their topic.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this error topic, when the app has several.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master: local[*], spark://host:port, yarn, k8s://…")] = None,
+    config: Config = None,
+    profile: Profile = "default",
+    brokers: Annotated[str | None, typer.Option(help="Kafka bootstrap servers, over the configuration.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")] = False,
+) -> None:
+    """Run once over the parked records of an app, as its error consumer would on its schedule.
+
+    What is not given here is as the code and the configuration say. A record that fails again is parked at the end of
+    the error topic, and waits for the next run. Exit codes: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped
+    by force.
+    """
+    from laneway.cli._run import loaded, summary
+    from laneway.cli._target import find_app
+    from laneway.cli._view import RunView
+    from laneway.engines.spark import SparkEngine
+
+    settings = loaded(
+        config,
+        profile,
+        {
+            "spark.master": master,
+            "brokers": brokers,
+            "errors.max_errors": max_errors,
+            "errors.stop_when_new": stop_when_new,
+            "errors.action": None if action is None else action.value,
+        },
+    )
+    app = find_app(target)
+    _require_topic(app, settings, topic)
+    view = RunView(f"error topics of {app.name} on Spark", quiet=quiet)
+    with view:
+        engine = SparkEngine(settings, batch_done=view.batch_done, state_changed=view.state_changed)
+        report = engine.run_errors(app, topic=topic)
+    if not quiet:
+        nothing = "there is nothing to run: no parked record is open and old enough"
+        typer.echo(summary(report.tally) if report.batches else nothing)
+    if report.was_forced:
+        raise typer.Exit(3)
+
+
+def _require_topic(app: App, settings: Settings, topic: str | None) -> None:
+    """Refuse an app that parks nothing, and a topic on which it does not."""
+    from laneway.cli._errors_carry import refuse
+    from laneway.engines.spark._setting import configured
+
+    names = dict.fromkeys(route.error_topic_of(app.name) for route in configured(app, settings).routes)
+    if not names:
+        refuse(f"app {app.name!r} has no handlers, so it parks nothing; declare one with @app.handler(topic)")
+    if topic is not None and topic not in names:
+        refuse(f"{topic!r} is no error topic of app {app.name!r}; it has: {', '.join(names)}")

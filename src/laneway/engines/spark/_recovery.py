@@ -1,0 +1,128 @@
+"""What a task must know of the copies on retry and error topics before it runs its first record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from laneway.engines.spark._feeds import patiently
+from laneway.kafka import Range
+from laneway.pipeline import Backlog, Copied
+from laneway.retry import read_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from laneway._record import Record
+    from laneway._route import Route
+    from laneway.engines.spark._plan import Share
+    from laneway.engines.spark._worker import Worker
+
+__all__ = ["FreshSource", "recollect"]
+
+_CHUNK = 500  # records of each partition that are read at first from the end of the error topic
+_MOST = 500_000  # a batch that parked more than this is not looked through: its copies may come twice
+
+
+class FreshSource:
+    """A reader without the records whose copies are safe."""
+
+    def __init__(self, reader: Any, copied: Copied) -> None:
+        self._reader = reader
+        self._copied = copied
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Every range is read to its end."""
+        return bool(self._reader.is_exhausted)
+
+    def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
+        """Up to *most* records."""
+        return self._copied.fresh(self._reader.fetch(most, timeout))
+
+    def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
+        """As `fetch`, as a table."""
+        table: pa.Table | None = self._reader.fetch_table(most, timeout)
+        return table
+
+
+def recollect(worker: Worker, route: Route, share: Share, *, is_repeated: bool) -> tuple[Backlog, Copied]:
+    """Read what waits on higher steps, and what a killed run has parked.
+
+    Args:
+        worker: whose clients to read with.
+        route: the handler, at the share's step.
+        share: what the task is about to do.
+        is_repeated: a task was tried before, or a run before this one may have worked on the same records.
+    """
+    backlog, copied = Backlog(), Copied.of(route)
+    if route.parks_behind or is_repeated:
+        pending = _pending(worker, route, share) if is_repeated else share.pending
+        for step in range(share.step + 1, route.retry.hops + 1):
+            topic = route.retry_topic_of(worker.app, step)
+            for records in _read(worker, [part for part in pending if part.topic == topic]):
+                if is_repeated:
+                    copied.add(records)
+                if route.parks_behind:
+                    backlog.load(records, step, route.lane_key)
+    if is_repeated:
+        for records in _newly_parked(worker, route, share):
+            copied.add(records)
+    return backlog, copied
+
+
+def _pending(worker: Worker, route: Route, share: Share) -> list[Range]:
+    """What waits on higher steps now: a task that was killed has added to what there was when the share was planned."""
+    higher = set(route.retry_topics_of(worker.app)[share.step :])
+    here = {part.partition for part in share.ranges}
+    begin = {(name, part): at for name, part, at in share.since if name in higher and part in here}
+    ends = patiently(lambda: worker.admin.ends_of(list(begin)))
+    return [Range(*place, at, ends[place]) for place, at in begin.items() if ends[place] > at]
+
+
+def _newly_parked(worker: Worker, route: Route, share: Share) -> Iterator[list[Record[Any]]]:
+    """Copies on the error topic that come from records which are not finished yet: the newest ones.
+
+    Batches run one after the other, so in each partition they lie behind those of finished records. Each is read from
+    its end backwards until one of these is seen.
+    """
+    topic, since = route.error_topic_of(worker.app), {(name, part): at for name, part, at in share.since}
+    partitions = patiently(lambda: worker.admin.partitions(topic))
+    ends = patiently(lambda: worker.admin.ends(topic, partitions))
+    begins = patiently(lambda: worker.admin.starts(topic, partitions))
+    # A run over the error topic itself has finished what lies before its offsets, and their copies with them.
+    starts = {part: max(at, since.get((topic, part), 0)) for part, at in begins.items()}
+    size, total = _CHUNK, 0
+    open_ = {partition: ends[partition] for partition in partitions if ends[partition] > starts[partition]}
+    while open_ and total < _MOST:
+        ranges = [Range(topic, part, max(starts[part], end - size), end) for part, end in open_.items()]
+        total += sum(part.length for part in ranges)
+        old: set[int] = set()
+        for records in _read(worker, ranges):
+            fresh = []
+            for record in records:
+                place = read_from(record)
+                known = None if place is None else since.get(place[:2])
+                if place is None or known is None:
+                    continue
+                if place[2] < known:
+                    old.add(record.partition)
+                elif record.header("laneway-handler") == route.name.encode():
+                    fresh.append(record)
+            yield fresh
+        open_ = {part.partition: part.start for part in ranges
+                 if part.start > starts[part.partition] and part.partition not in old}  # fmt: skip
+        size *= 4
+
+
+def _read(worker: Worker, ranges: list[Range]) -> Iterator[list[Record[Any]]]:
+    if not ranges:
+        return
+    reader = worker.reader_of(ranges[0].topic)
+    reader.open(ranges)
+    try:
+        while not reader.is_exhausted:
+            yield reader.fetch(10_000, 0.1)
+    finally:
+        reader.close()

@@ -1,0 +1,67 @@
+"""Everything that an app tells of itself: one frozen list of events, for logs, views, alarms and metrics.
+
+A function subscribes with ``@app.on(RecordParked)`` and is called with each such event in the process that runs the
+app: on Spark the driver, after each batch. Events are examples, a few of each kind per task and batch; what is to be
+counted is in the tally of `BatchHandled`, which is exact.
+
+Example:
+    >>> from laneway import App
+    >>> from laneway.events import RecordParked
+    >>> app = App("billing")
+    >>> @app.on(RecordParked)
+    ... def alarm(event: RecordParked) -> None:
+    ...     print(f"{event.handler} gave up on {event.topic}@{event.offset}: {event.error}")
+"""
+
+from __future__ import annotations
+
+from laneway.instrumentation import (
+    BatchHandled,
+    BreakerClosed,
+    BreakerOpened,
+    CopyFailed,
+    Event,
+    InterceptorFailed,
+    RecordDeferred,
+    RecordDropped,
+    RecordEvent,
+    RecordHandled,
+    RecordParked,
+    RecordRetried,
+    RecordSkipped,
+    StateChanged,
+)
+
+__all__ = [
+    "EVENTS",
+    "BatchHandled",
+    "BreakerClosed",
+    "BreakerOpened",
+    "CopyFailed",
+    "Event",
+    "InterceptorFailed",
+    "RecordDeferred",
+    "RecordDropped",
+    "RecordEvent",
+    "RecordHandled",
+    "RecordParked",
+    "RecordRetried",
+    "RecordSkipped",
+    "StateChanged",
+]
+
+EVENTS: tuple[type[Event], ...] = (
+    RecordHandled,
+    RecordSkipped,
+    RecordRetried,
+    RecordDeferred,
+    RecordParked,
+    RecordDropped,
+    CopyFailed,
+    InterceptorFailed,
+    BatchHandled,
+    BreakerOpened,
+    BreakerClosed,
+    StateChanged,
+)
+"""All of them. The list and the fields are a contract: they grow, but what is there stays."""

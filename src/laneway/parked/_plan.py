@@ -1,0 +1,114 @@
+"""Plan: what a replay or a drop will do, found out by reading the open records once."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway.parked._log import ErrorLog, Extent
+    from laneway.parked._parked import Parked, Place
+
+__all__ = ["LeftOut", "Plan", "Share", "draw_up"]
+
+_NAMED = 10  # places named for each reason; the rest is counted
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What is to be done in one partition: its open records from *start* to the last chosen one, before *end*."""
+
+    partition: int
+    start: int
+    end: int
+    committed: int | None
+    """The group's offset when the plan was made; another one means that somebody else is at work."""
+    chosen: int
+    kept: int
+    """Open records before the last chosen one that are not chosen, and so must be appended again."""
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Records that are meant but cannot be chosen, all for one reason."""
+
+    count: int = 0
+    places: list[Place] = field(default_factory=list)
+    """The first few."""
+
+    def add(self, place: Place) -> None:
+        """Count a record, and name it if there is room."""
+        self.count += 1
+        if len(self.places) < _NAMED:
+            self.places.append(place)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What will be done on one error topic."""
+
+    shares: list[Share] = field(default_factory=list)
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    """By reason."""
+
+    @property
+    def chosen(self) -> int:
+        """Records that will be dealt with."""
+        return sum(share.chosen for share in self.shares)
+
+    @property
+    def kept(self) -> int:
+        """Records that will be appended again."""
+        return sum(share.kept for share in self.shares)
+
+
+def draw_up(
+    log: ErrorLog,
+    extents: dict[int, Extent],
+    choose: Callable[[Parked], bool | str],
+    limit: int | None = None,
+) -> Plan:
+    """Find out what will be done, partition by partition, without keeping a record in memory.
+
+    Args:
+        log: the error topic.
+        extents: what it holds.
+        choose: whether a record is chosen; a text says that it is meant but cannot be, and why.
+        limit: choose no more than this many, the first in the order of partitions and offsets.
+    """
+    plan = Plan()
+    for partition, extent in sorted(extents.items()):
+        left = None if limit is None else limit - plan.chosen
+        if extent.is_settled or left == 0:
+            continue
+        share = _share(log, partition, extent, _noting(choose, plan), left)
+        if share.chosen:
+            plan.shares.append(share)
+    return plan
+
+
+def _share(log: ErrorLog, partition: int, extent: Extent, choose: Callable[[Parked], bool], most: int | None) -> Share:
+    end, chosen, kept, passed = extent.open, 0, 0, 0
+    with closing(log.read(partition, extent.open, extent.end)) as records:
+        for parked in records:
+            if choose(parked):
+                # What was passed over so far lies before a chosen record now.
+                end, chosen, kept, passed = parked.place.offset + 1, chosen + 1, kept + passed, 0
+                if chosen == most:
+                    break
+            else:
+                passed += 1
+    return Share(partition, extent.open, end, extent.committed, chosen, kept)
+
+
+def _noting(choose: Callable[[Parked], bool | str], plan: Plan) -> Callable[[Parked], bool]:
+    def chosen(parked: Parked) -> bool:
+        answer = choose(parked)
+        if isinstance(answer, str):
+            plan.left_out.setdefault(answer, LeftOut()).add(parked.place)
+        return answer is True
+
+    return chosen

@@ -1,0 +1,239 @@
+"""Copies: records that go to a retry or error topic. They are finished there, and only when the copy is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from laneway._interception import name_of
+from laneway.errors import TimestampRefusedError
+from laneway.pipeline._interceptors import Censor
+from laneway.pipeline._outbox import Letter, is_hopeless
+from laneway.retry import Defer, Failure, Reduction, deferred_headers, parked_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laneway._clock import Clock
+    from laneway._record import Record
+    from laneway._route import Route
+    from laneway.instrumentation import Tally
+    from laneway.pipeline._execute import Posted
+    from laneway.pipeline._outbox import Outbox
+    from laneway.pipeline._telling import Telling
+    from laneway.retry import Park
+
+__all__ = ["Copies"]
+
+_Job = Callable[[Callable[[], None]], None]
+"""Sends one copy, and calls what it is given when the copy is safe."""
+
+
+class Copies:
+    """Writes the copies of one route's failed records. The desk owns it.
+
+    Args:
+        route: whose records these are.
+        app: the app's name.
+        outbox: what sends them.
+        tally: where they are counted.
+        telling: what tells of them.
+        clock: the time.
+        finish: told of records whose copy is safe.
+        joined: told of a record whose copy is on its way to the retry topic of a step: whoever reads that topic may be
+            done with it before the acknowledgement is here.
+        turned_back: told when that copy can never be written there.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        route: Route,
+        app: str,
+        *,
+        outbox: Outbox,
+        tally: Tally,
+        telling: Telling,
+        clock: Clock,
+        finish: Callable[[Sequence[Record[Any]]], None],
+        joined: Callable[[Record[Any], int], None],
+        turned_back: Callable[[Record[Any], int], None],
+    ) -> None:
+        self._route = route
+        self._app = app if route.rerun is None else route.rerun.app
+        self._outbox = outbox
+        self._tally = tally
+        self._telling = telling
+        self._clock = clock
+        self._finish = finish
+        self._joined = joined
+        self._turned_back = turned_back
+        self._is_in_turn = route.parks_behind
+        self._last = route.interceptors.last
+        interceptors = route.interceptors.error
+        self._censor = Censor(interceptors, telling.interceptor_failed) if interceptors else None
+
+    def send_all(
+        self, members: Sequence[tuple[Record[Any], Exception, Defer | Park]], then: Callable[[], None]
+    ) -> None:
+        """Copy records of one key to where their verdicts say; *then* is called when the last copy is safe."""
+        jobs = [self._job(*member) for member in members]
+        self._run([job for job in jobs if job is not None], then)
+
+    def queue_behind(self, records: Sequence[Record[Any]], step: int, then: Callable[[], None]) -> None:
+        """Copy records that did not fail to a retry topic, behind an earlier one of their key that waits there."""
+        self._run([partial(self._defer, record, None, step, None) for record in records], then)
+
+    def _job(self, record: Record[Any], error: Exception, verdict: Defer | Park) -> _Job | None:
+        """What copies a record; None when an interceptor lets no copy go out and nothing is left to do."""
+        failure = Failure.of(error)
+        if isinstance(verdict, Defer):
+            return partial(self._defer, record, failure, verdict.step, error if self._censor else None)
+        return self._park(record, failure, error)
+
+    def _park(self, record: Record[Any], failure: Failure, error: Exception) -> _Job | None:
+        """Decide on the copy for the error topic; None when there is none and the record is finished."""
+        make: Callable[[Reduction], Posted | None]
+        if self._censor is None:
+            make = partial(self._parked, record, failure)  # the error is let go, with the stack frames that it holds
+        else:
+            make = partial(self._censored, self._censor, record, failure, error)
+        posted = make("")
+        if posted is None:
+            self._drop(record, failure)
+            return None
+        return partial(self._send_parked, record, failure, make, posted)
+
+    def _send_parked(
+        self,
+        record: Record[Any],
+        failure: Failure,
+        make: Callable[[Reduction], Posted | None],
+        posted: Posted,
+        then: Callable[[], None],
+    ) -> None:
+        reductions: list[Reduction] = ["trace", "value"]
+
+        def landed() -> None:
+            self._tally.parked += 1
+            self._telling.parked(record, failure, letter.posted[0])
+            self._finish((record,))
+            then()
+
+        def undeliverable(letter: Letter, error: Exception) -> bool:
+            if isinstance(error, TimestampRefusedError):
+                # A header tells the record's own; the time of the copy is better than none.
+                letter.posted = (*letter.posted[:5], None)
+            if not is_hopeless(error) or not reductions:
+                return self._is_rescued(record, error, then)
+            # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
+            # the value still tells where the record is.
+            smaller = make(reductions.pop(0))
+            if smaller is None:
+                self._drop(record, failure)
+                then()
+                return True
+            letter.posted = smaller
+            self._tally.reduced += len(reductions)  # once: at the first of the two
+            return False
+
+        letter = Letter(posted, landed, undeliverable)
+        self._outbox.post(letter)
+
+    def _is_rescued(self, record: Record[Any], error: Exception, then: Callable[[], None]) -> bool:
+        """Tell the last step, which may have a place for the record where no topic has."""
+        for function in self._last:
+            try:
+                is_safe = function(record, error) is True
+            except Exception as failed:  # noqa: BLE001 - user code; the copy is tried again all the same
+                self._telling.interceptor_failed(name_of(function), record, failed)
+                continue
+            if is_safe:
+                self._tally.rescued += 1
+                self._finish((record,))
+                then()
+                return True
+        return False
+
+    def _drop(self, record: Record[Any], failure: Failure) -> None:
+        self._tally.dropped += 1
+        self._telling.dropped(record, failure)
+        self._finish((record,))
+
+    def _run(self, jobs: Sequence[_Job], then: Callable[[], None]) -> None:
+        """Send copies side by side, or one after the other where their order on the topic counts.
+
+        A copy that is repeated would come behind one that was sent after it.
+        """
+        if not jobs:
+            then()
+        elif self._is_in_turn:
+            waiting = iter(jobs)
+
+            def go_on() -> None:
+                job = next(waiting, None)
+                if job is None:
+                    then()
+                else:
+                    job(go_on)
+
+            go_on()
+        else:
+            left = len(jobs)
+
+            def landed() -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    then()
+
+            for job in jobs:
+                job(landed)
+
+    def _defer(
+        self,
+        record: Record[Any],
+        failure: Failure | None,
+        step: int,
+        cause: Exception | None,
+        then: Callable[[], None],
+    ) -> None:
+        def landed() -> None:
+            self._tally.deferred += 1
+            self._telling.deferred(record, failure, step)
+            self._finish((record,))
+            then()
+
+        def undeliverable(_letter: Letter, error: Exception) -> bool:
+            if not is_hopeless(error):
+                return False
+            self._turned_back(record, step)
+            # A copy without its value could not be handled later, so what is too large for a retry topic is parked.
+            job = self._park(record, failure or Failure.of(error), cause or error)
+            self._run([] if job is None else [job], then)
+            return True
+
+        self._joined(record, step)
+        self._outbox.post(Letter(self._deferred(record, failure, step), landed, undeliverable))
+
+    def _deferred(self, record: Record[Any], failure: Failure | None, step: int) -> Posted:
+        route, now = self._route, int(self._clock.wall() * 1000)
+        due = now + round(route.retry.delays[step - 1].total_seconds() * 1000)
+        headers = deferred_headers(record, failure, app=self._app, handler=route.name, step=step, due=due)
+        # The same partition: what queues behind a record must be found where that record is. The time of this copy,
+        # because the delay is counted from it; the record's own is in a header.
+        return (route.retry_topic_of(self._app, step), record.key, record.raw, headers, record.partition, now)
+
+    def _censored(
+        self, censor: Censor, record: Record[Any], failure: Failure, error: Exception, reduced: Reduction
+    ) -> Posted | None:
+        # Also when it is made smaller: what was masked in the first copy must not be in the second.
+        return censor.passed(self._parked(record, failure, reduced), record, error)
+
+    def _parked(self, record: Record[Any], failure: Failure, reduced: Reduction) -> Posted:
+        route, now, value = self._route, int(self._clock.wall() * 1000), None if reduced == "value" else record.raw
+        headers = parked_headers(
+            record, failure, app=self._app, handler=route.name, now=now, reduced=reduced, style=route.error_headers
+        )
+        # The record's own timestamp and no partition: records of one key stay together on the error topic.
+        return (route.error_topic_of(self._app), record.key, value, headers, None, record.timestamp)

@@ -1,0 +1,107 @@
+"""Ladder: what a desk knows of retry and error topics: records that come back, and keys that wait on one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from laneway.errors import Skip
+from laneway.retry import recall
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laneway._clock import Clock
+    from laneway._record import Record
+    from laneway._route import Route
+    from laneway.instrumentation import Tally
+    from laneway.lanes import KeyQueue
+    from laneway.pipeline._backlog import Backlog
+    from laneway.pipeline._telling import Telling
+    from laneway.retry import Rerun
+
+__all__ = ["Ladder"]
+
+_SKEW = 1_000  # milliseconds that clocks may differ without it being worth a count
+
+
+class Ladder:
+    """The retry topics, as the desk of one step sees them.
+
+    Args:
+        route: the handler, as it runs on this step.
+        tally: where records that are odd are counted.
+        clock: the time.
+        backlog: the keys that have records waiting on retry topics, when later ones queue behind them.
+        telling: what tells of records that are not run again.
+    """
+
+    def __init__(
+        self, route: Route, tally: Tally, clock: Clock, backlog: Backlog | None, telling: Telling | None = None
+    ) -> None:
+        self._route = route
+        self._tally = tally
+        self._clock = clock
+        self._telling = telling
+        self.backlog = backlog if route.parks_behind else None
+        """Empty or None: no key waits, and every one may run."""
+        self.leaves = self.backlog is not None and route.step > 0
+        """Whether a record that is finished here has waited on a retry topic."""
+
+    def recall(self, records: Sequence[Record[Any]]) -> Sequence[Record[Any]]:
+        """Records come back: give them what they had when they were first read.
+
+        Returns:
+            Those that are to be run; of an error topic that need not be all.
+        """
+        route, tally = self._route, self._tally
+        if route.rerun is not None:
+            return [record for record in records if route.rerun.takes(record) and self._is_run(record, route.rerun)]
+        now, delay = self._clock.wall() * 1000, route.delay.total_seconds() * 1000
+        for record in records:
+            tally.capped += record.timestamp + delay > now + _SKEW
+            tally.distrusted += not recall(record, route.source, route.retry.attempts * route.step)
+        return records
+
+    def _is_run(self, record: Record[Any], rerun: Rerun) -> bool:
+        """Whether a record of an error topic is run; one that is not never enters the ledger, and so is finished."""
+        tally = self._tally
+        tally.distrusted += not rerun.recall(record, self._route.source, self._clock.wall() * 1000)
+        reason = rerun.refusal(record)
+        if reason is not None:
+            tally.read += 1
+            tally.size += record.size
+            tally.skipped += 1
+            if self._telling is not None:
+                self._telling.skipped((record,), {id(record): Skip(reason)})
+        return reason is None
+
+    def parted(
+        self, turn: list[KeyQueue[Record[Any]]]
+    ) -> tuple[list[KeyQueue[Record[Any]]], list[tuple[KeyQueue[Record[Any]], int]]]:
+        """Which queues of a turn may run, and which must wait on a retry topic, each with its step."""
+        backlog, may_run, behind = self.backlog, [], []
+        for queue in turn:
+            step = None if backlog is None or queue.key is None else backlog.behind(queue.key, self._route.step)
+            if step is None:
+                may_run.append(queue)
+            else:
+                behind.append((queue, step))
+        return may_run, behind
+
+    def joined(self, record: Record[Any], step: int) -> None:
+        """A copy of a record is on its way to the retry topic of a step."""
+        if self.backlog is not None:
+            key = self._route.lane_key(record)
+            if key is not None:
+                self.backlog.joined(key, step)
+
+    def turned_back(self, record: Record[Any], step: int) -> None:
+        """That copy will never be there."""
+        if self.backlog is not None:
+            self.backlog.left(self._route.lane_key(record), step)
+
+    def left(self, records: Sequence[Record[Any]]) -> None:
+        """Records that waited on the retry topic of this step are finished."""
+        if self.backlog is not None:
+            for record in records:
+                self.backlog.left(self._route.lane_key(record), self._route.step)

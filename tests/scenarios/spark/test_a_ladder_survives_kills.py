@@ -1,0 +1,68 @@
+"""100,000 records, one in ten fails, and the driver is killed three times on the way."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from laneway.history import check, read_history
+from support.ladder_app import fate
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from laneway.history import Event
+    from support.spark_scene import Scene
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+
+RECORDS, KEYS = 100_000, 5_000
+KILLS = (15_000, 40_000, 65_000)  # calls that have succeeded when the driver is killed
+
+
+def calls_of(scene: Scene, kind: str) -> list[Event]:
+    return list(read_history(scene.folder / "history" / kind))
+
+
+@pytest.mark.parametrize("mode", ["blocking", "topic", "park"])
+def test_every_record_reaches_its_end_in_the_order_that_the_mode_keeps(scene: Scene, mode: str) -> None:
+    """Nothing is lost; each failed record is parked once or handled later; blocking and park keep the key's order."""
+    scene.produce_rows((f"k{number % KEYS}".encode(), str(number).encode()) for number in range(RECORDS))
+    for kind in ("done", "failed"):
+        (scene.folder / "history" / kind).mkdir(parents=True)
+    rest = {"mode": mode, "seconds": 0.005, "lanes": 40, "LANEWAY_SPARK_BATCH_TARGET": "2s"}
+    for limit in (*KILLS, None):
+        run = scene.run(target="support.ladder_app:app", **rest)
+        if limit is not None:
+            scene.until(lambda limit=limit: len(calls_of(scene, "done")) >= limit, timeout=120)
+            run.kill()
+            eventually(lambda run=run: not run.family(), timeout=30, why="the end of the workers")
+    topics = [scene.topic, *([] if mode == "blocking" else [f"{scene.topic}.{scene.group}.retry.{n}" for n in (1, 2)])]
+    scene.until(lambda: all(scene.committed(topic) == scene.ends(topic) for topic in topics), timeout=240)
+    run.send(signal.SIGTERM)
+    assert run.ended() == 0, run.output
+
+    done, failed, parked = calls_of(scene, "done"), calls_of(scene, "failed"), scene.parked()
+    calls = [*done, *failed]
+    verdict = check(done, scene.ends(), failed=failed, parked=parked)
+    values = {(record.partition, record.offset): record.raw for record in scene.read(scene.topic)}
+    ends = Counter([(event.partition, event.offset) for event in done] + parked)
+    copies = Counter(parked)
+    print(
+        f"{mode}: {len(calls):,} calls, {len(parked):,} parked, lost {verdict.lost}, overlaps {verdict.overlaps}, "
+        f"inversions {verdict.inversions}, ends that came twice {sum(ends.values()) - len(ends):,}"
+    )
+    assert verdict.lost == 0
+    assert {place for place, value in values.items() if fate(value) == "parked"} <= set(copies)
+    assert max(copies.values()) == 1
+    if mode == "topic":
+        # A retry runs beside other records of its key; first calls keep order.
+        verdict = check([event for event in calls if event.attempt == 1])
+    assert (verdict.inversions, verdict.overlaps) == (0, 0)
+    # What was handled just before a kill and not yet committed is handled again; nothing else is.
+    failing = {place for place, value in values.items() if fate(value) != "handled"}
+    twice = {place for place, count in ends.items() if count > 1}
+    assert len(twice & failing) <= len(twice)
+    assert all(count <= 1 + len(KILLS) for count in ends.values())

@@ -1,0 +1,50 @@
+"""What the schedules have in common."""
+
+from __future__ import annotations
+
+from laneway.errors import CodecError
+from laneway.lanes import Ledger
+
+__all__ = ["Codec", "Flaw", "Odd", "WatchedLedger"]
+
+
+class Flaw(AssertionError):  # noqa: N818 - what it is called everywhere here
+    """A promise was broken."""
+
+
+class Odd(ValueError):  # noqa: N818 - as above
+    """What a codec raises that does not keep to `CodecError`."""
+
+
+class Codec:
+    """Refuses values that begin with an exclamation mark, and those with a question mark in a way of its own."""
+
+    def encode(self, value):
+        return value
+
+    def decode(self, data):
+        if data.startswith(b"!"):
+            raise CodecError("planted")
+        if data.startswith(b"?"):
+            raise Odd("planted")
+        return data
+
+
+class WatchedLedger(Ledger):
+    """Tells the checker of each finish before it is booked."""
+
+    __slots__ = ("_check",)
+
+    def __init__(self, check):
+        super().__init__()
+        self._check = check
+
+    def finish_all(self, places):
+        places = list(places)
+        for place in places:
+            self._check(place)
+        super().finish_all(places)
+
+    def finish(self, partition, offset):
+        self._check((partition, offset))
+        super().finish(partition, offset)

@@ -1,0 +1,194 @@
+"""ErrorScene: an app, its topics on a real broker, and `laneway errors` run on them."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import uuid
+import zlib
+from contextlib import redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+
+from laneway._record import Record
+from laneway.cli import main
+from laneway.kafka import GroupOffsets, Range, RangeReader
+from laneway.retry import Failure, parked_headers
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from laneway._record import Headers
+    from support.contract import Cluster
+
+__all__ = ["Done", "ErrorScene", "Row"]
+
+APP = """
+from laneway import App, Topic
+
+app = App({app!r})
+
+
+@app.handler(Topic({topic!r}))
+def charge(record): ...
+"""
+NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z in milliseconds
+
+
+class Row(NamedTuple):
+    """A record as far as it matters to a replay."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int = NOON
+
+    @classmethod
+    def of(cls, record: Record[Any]) -> Row:
+        return cls(record.key, record.raw, tuple(record.headers), record.timestamp)
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class ErrorScene:
+    """What a test of parked records needs.
+
+    Args:
+        cluster: the broker.
+        folder: of the test; the app's module goes there.
+        test: names the topics.
+        partitions: of the source and the error topic.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path, test: str, partitions: int = 2) -> None:
+        mark = f"it-{zlib.crc32(test.encode()):08x}-{uuid.uuid4().hex[:12]}"
+        self.cluster, self.folder = cluster, folder
+        self.topic, self.app, self.module = f"{mark}.in", f"{mark}.app", f"m{uuid.uuid4().hex}"
+        self.error_topic, self.group = f"{self.topic}.{self.app}.error", f"{self.app}.errors"
+        cluster.admin.create(self.topic, partitions)
+        cluster.admin.create(self.error_topic, partitions)
+        self.declare(APP.format(app=self.app, topic=self.topic))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.cluster.bootstrap}
+
+    @property
+    def target(self) -> str:
+        return f"{self.module}:app"
+
+    def declare(self, code: str) -> None:
+        """Write the app's module."""
+        (self.folder / f"{self.module}.py").write_text(code)
+
+    def park(self, rows: Iterable[Row], error: str = "ValueError", *, partition: int = 0, at: int = NOON) -> None:
+        """Park records as laneway does; each a second after the one before."""
+        for number, row in enumerate(rows):
+            record = Record(self.topic, partition, number, row.timestamp, row.key, row.value, row.headers, 0, None)
+            failure = Failure(error, f"bad {number}", "Traceback:\n  here")
+            headers = parked_headers(record, failure, app=self.app, handler="charge", now=at + 1_000 * number)
+            self.put(Row(row.key, row.value, tuple(headers), row.timestamp), partition=partition)
+
+    def put(self, row: Row, *, partition: int = 0, topic: str | None = None) -> None:
+        """Write a record to the error topic as it is."""
+        self.cluster.producer.produce(
+            topic or self.error_topic,
+            row.value,
+            row.key,
+            headers=list(row.headers),
+            partition=partition,
+            timestamp=row.timestamp,
+        )
+        assert self.cluster.producer.flush(20) == 0
+
+    def read(self, topic: str, start: dict[int, int] | None = None) -> list[Record[Any]]:
+        """Everything in a topic by partition and offset."""
+        admin = self.cluster.admin
+        partitions = admin.partitions(topic)
+        starts, ends = admin.starts(topic, partitions), admin.ends(topic, partitions)
+        reader = RangeReader(self.options)
+        reader.open([Range(topic, each, (start or starts).get(each, starts[each]), ends[each]) for each in partitions])
+        records: list[Record[Any]] = []
+
+        def is_read() -> bool:
+            records.extend(reader.fetch(10_000, 0.05))
+            return reader.is_exhausted
+
+        eventually(is_read, every=0, why=f"the end of {topic}")
+        reader.close()
+        return sorted(records, key=lambda record: (record.partition, record.offset))
+
+    def source(self) -> list[Row]:
+        """What is on the source topic."""
+        return [Row.of(record) for record in self.read(self.topic)]
+
+    def open(self) -> list[Row]:
+        """What is open on the error topic."""
+        return [Row.of(record) for record in self.read(self.error_topic, self.committed())]
+
+    def committed(self) -> dict[int, int]:
+        """Offsets of the group."""
+        offsets = GroupOffsets(self.options, self.group)
+        try:
+            return offsets.committed(self.error_topic, self.cluster.admin.partitions(self.error_topic))
+        finally:
+            offsets.close()
+
+    def commit(self, offsets: dict[int, int]) -> None:
+        """Set offsets of the group."""
+        group = GroupOffsets(self.options, self.group)
+        group.commit(self.error_topic, offsets, wait=True)
+        group.close()
+
+    def ends(self, topic: str) -> dict[int, int]:
+        return self.cluster.admin.ends(topic, self.cluster.admin.partitions(topic))
+
+    def count(self, topic: str) -> int:
+        """How many records were written to a topic."""
+        return sum(self.ends(topic).values())
+
+    def errors(self, *words: str, brokers: str | None = None) -> Done:
+        """Run `laneway errors` in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.object(sys, "argv", self._words(words, brokers)),
+            mock.patch.object(sys, "path", [str(self.folder), *sys.path]),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code
+        return Done(int(code or 0), out.getvalue(), err.getvalue())
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Run `laneway errors` in a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "laneway.cli", *self._words(words, None)[1:]],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+
+    def _words(self, words: Sequence[str], brokers: str | None) -> list[str]:
+        verb, *rest = words
+        return ["laneway", "errors", verb, self.target, *rest, "--brokers", brokers or self.cluster.bootstrap]
+
+
+def with_errors(headers: Headers, errors: int = 1) -> tuple[tuple[str, bytes | None], ...]:
+    """Headers of a replayed record: its own, and how often it was parked."""
+    return (*headers, ("laneway-errors", str(errors).encode()))
