@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from laneway._grouping import Grouping
     from laneway._record import Record, Topic
 
-__all__ = ["Buffer", "Kind", "Order", "OrderBy", "Route", "checked"]
+_ANY = "\0"  # stands for the app, whose name a route does not know; no topic has it in its own
+
+__all__ = ["Buffer", "Kind", "Order", "OrderBy", "Route", "check_together", "checked"]
 
 Order = Literal["key", "partition", "none"]
 Kind = Literal["single", "batch", "unique", "custom", "columnar"]
@@ -203,11 +205,42 @@ def _check_batch(route: Route, where: str) -> None:
 
 def _check_names(route: Route, where: str) -> None:
     """Refuse topics beside the source that are the source, or each other."""
-    beside = [route.error_topic_of("app"), *route.retry_topics_of("app")]
+    beside = [route.error_topic_of(_ANY), *route.retry_topics_of(_ANY)]
     if route.topic.name in beside or (route.error_topic and route.error_topic == route.source):
         raise DeclarationError(f"{where}: its error topic is the topic it reads, so a failed record would never end")
     if len(set(beside)) < len(beside):
+        named = ", ".join(sorted(name.replace(_ANY, "{app}") for name in beside))
         raise DeclarationError(
-            f"{where}: two of its retry and error topics have the same name ({', '.join(sorted(beside))}); "
+            f"{where}: two of its retry and error topics have the same name ({named}); "
             "a pattern of several retry topics holds {step}"
         )
+
+
+def check_together(app: str, routes: Iterable[Route]) -> None:
+    """Refuse handlers that would get each other's records through their retry and error topics.
+
+    Raises:
+        DeclarationError: with the two and what to write instead.
+    """
+    found = list(routes)
+    sources = {route.topic.name: route.name for route in found if route.rerun is None}
+    owners: dict[str, str] = {}
+    for route in found:
+        beside = [] if route.rerun is not None else [route.error_topic_of(app), *route.retry_topics_of(app)]
+        for name in beside:
+            replace(route.topic, name=name)  # refuses what Kafka would refuse
+        if route.topic.name == (beside or [""])[0]:
+            raise DeclarationError(
+                f"handler {route.name!r}: its error topic is the topic it reads, so a failed record would never end"
+            )
+        for name in beside[1:]:
+            if name in sources:
+                raise DeclarationError(
+                    f"{name} is a retry topic of {route.name!r}, but handler {sources[name]!r} reads it"
+                )
+            if name in owners:
+                raise DeclarationError(
+                    f"handlers {owners[name]!r} and {route.name!r} have the same retry topic {name}, so each would get "
+                    'the other\'s; tell them apart with App(…, retry_topic="{topic}.{app}.{handler}.retry.{step}")'
+                )
+            owners[name] = route.name

@@ -1,8 +1,9 @@
 """An app with a ladder whose records say how often they fail, for `laneway run support.fault_app:app`.
 
 The first word of a value is the number of calls that fail, or -1 for a record that is rejected; when the second is
-"gate", its first call waits for the file IT_GATE. More IT_* variables: IT_STEPS and IT_MODE of the ladder, IT_SECONDS a call takes, IT_LANES. Calls that succeed,
-calls that fail and calls that wait are written to histories of their own, below IT_HISTORY.
+"gate", its first call waits for the file IT_GATE. More IT_* variables: IT_STEPS and IT_MODE of the ladder, IT_SECONDS
+a call takes, IT_LANES. Calls that succeed, that fail and that wait are written to histories of their own, below
+IT_HISTORY.
 """
 
 from __future__ import annotations

@@ -61,10 +61,10 @@ class FaultScene(Scene):
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return str(self.client.describe_configs([resource])[resource].result()[name].value)
 
-    def produce_failing(self, failures: Sequence[int], more: bytes = b"") -> set[Place]:
+    def produce_failing(self, failures: Sequence[int], more: bytes = b"", keys: bytes = b"k") -> set[Place]:
         """Produce a record of a key of its own for each number of calls that fail; gives the places of all."""
         before = self.ends()
-        self.produce_rows((b"k%d" % number, b"%d %s" % (count, more)) for number, count in enumerate(failures))
+        self.produce_rows((b"%s%d" % (keys, number), b"%d %s" % (count, more)) for number, count in enumerate(failures))
         return {(part, offset) for part, end in self.ends().items() for offset in range(before.get(part, 0), end)}
 
     @property

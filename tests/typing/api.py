@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laneway import App, Batch, GroupedBy, Grouping, Json, Message, Record, Reject, Retry, Topic
+from laneway import App, Batch, ErrorConsumer, GroupedBy, Grouping, Json, Message, Record, Reject, Retry, Topic
 from laneway.events import BatchHandled, Event, RecordParked, RecordRetried, StateChanged
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Receipt:
 
 orders = Topic("orders", value=Json(Order))
 receipts = Topic("receipts", value=Json(Receipt))
-app = App("billing")
+app = App("billing", errors=ErrorConsumer(cron="*/15 * * * *", max_errors=5, stop_when_new="5m", action="handle"))
 
 
 @app.handler(orders, lanes=64, retry=Retry(attempts=3, backoff="100ms"))
@@ -35,6 +35,15 @@ async def charge(record: Record[Order]) -> Message[Receipt] | None:
     if record.value.total < 0:
         raise Reject("negative total")
     return receipts.message(Receipt(record.value.id), key=record.key)
+
+
+@app.error_handler(of=charge)
+def charge_again(record: Record[Order]) -> None:
+    del record
+
+
+ErrorConsumer(action=charge_again, max_errors=None)
+ErrorConsumer(action="drop")  # type: ignore[arg-type]
 
 
 @app.batch_handler(orders, size=500, within="2s")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from laneway.retry import origin_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from laneway._record import Record
 
@@ -21,10 +23,11 @@ class Backlog:
     Not thread-safe: it belongs to the owner of the desks that share it.
     """
 
-    __slots__ = ("_steps",)
+    __slots__ = ("_oldest", "_steps")
 
     def __init__(self) -> None:
         self._steps: dict[Hashable, dict[int, int]] = {}
+        self._oldest: dict[tuple[Hashable, int], int] = {}
 
     def __len__(self) -> int:
         """How many keys wait."""
@@ -35,12 +38,45 @@ class Backlog:
         steps = self._steps.setdefault(key, {})
         steps[step] = steps.get(step, 0) + 1
 
-    def load(self, records: Iterable[Record[Any]], step: int, key_of: Callable[[Record[Any]], Hashable]) -> None:
-        """These records wait on the topic of *step*."""
+    def load(
+        self,
+        records: Iterable[Record[Any]],
+        step: int,
+        key_of: Callable[[Record[Any]], Hashable],
+        source: str | None = None,
+    ) -> None:
+        """These records wait on the topic of *step*.
+
+        Args:
+            records: the copies.
+            step: where they are.
+            key_of: what orders them.
+            source: the topic they came from at first; given after a crash, when records older than they are may be read
+                again.
+        """
         for record in records:
             key = key_of(record)
-            if key is not None:
-                self.joined(key, step)
+            if key is None:
+                continue
+            self.joined(key, step)
+            origin = None if source is None else origin_of(record, source)
+            if origin is not None:
+                name = (key, origin.partition)
+                self._oldest[name] = min(origin.offset, self._oldest.get(name, origin.offset))
+
+    def precedes(self, key: Hashable, records: Sequence[Record[Any]]) -> int:
+        """How many of a key's next records are older than all that wait.
+
+        They had their end before those were copied, and are read again after a crash. To send them behind would let an
+        old record have the last word; they run where they are.
+        """
+        if not self._oldest:
+            return 0
+        for count, record in enumerate(records):
+            _, partition, offset = record.origin or (record.topic, record.partition, record.offset)
+            if offset >= self._oldest.get((key, partition), -1):
+                return count
+        return len(records)
 
     def left(self, key: Hashable, step: int) -> None:
         """A record of *key* that waited on *step* has reached its end there, or did not get there."""

@@ -25,11 +25,13 @@ class Copied:
     Args:
         source: the topic that the records came from at first.
         by_place: know a copy by the place where its record was read, and not by where that came from at first.
+        believes: leave records out at all.
     """
 
-    def __init__(self, source: str, *, by_place: bool = False) -> None:
+    def __init__(self, source: str, *, by_place: bool = False, believes: bool = True) -> None:
         self._source = source
         self._by_place = by_place
+        self._believes = believes
         self._found: dict[tuple[int, int], int] = {}
         self.repeated = 0
         """How many were left out."""
@@ -43,7 +45,8 @@ class Copied:
         """
         if route.rerun is not None:
             return cls(route.topic.name, by_place=True)
-        return cls(route.source or route.topic.name)
+        # Were the newest record of a key left out, an older one that is read again would supersede its copy.
+        return cls(route.source or route.topic.name, believes=route.kind != "unique")
 
     def __len__(self) -> int:
         """How many copies are known."""
@@ -51,19 +54,22 @@ class Copied:
 
     def add(self, copies: Sequence[Record[Any]]) -> None:
         """These copies are safe."""
-        for copy in copies:
+        for copy in copies if self._believes else ():
             place: tuple[str, int, int] | None = read_from(copy) if self._by_place else origin_of(copy, self._source)
             if place is not None and place[0] == self._source:
                 self._found[place[1], place[2]] = hash((copy.key, copy.raw))
 
     def fresh(self, records: list[Record[Any]]) -> list[Record[Any]]:
         """The records that have no copy."""
-        found = self._found
-        if not found:
+        if not self._found:
             return records
-        fresh = [record for record in records if found.get(self._place(record)) != hash((record.key, record.raw))]
+        fresh = [record for record in records if not self.has(record)]
         self.repeated += len(records) - len(fresh)
         return fresh
+
+    def has(self, record: Record[Any]) -> bool:
+        """Whether a copy of a record is safe."""
+        return self._found.get(self._place(record)) == hash((record.key, record.raw))
 
     def _place(self, record: Record[Any]) -> tuple[int, int]:
         if record.topic == self._source:

@@ -82,7 +82,10 @@ class Ladder:
         backlog, may_run, behind = self.backlog, [], []
         for queue in turn:
             step = None if backlog is None or queue.key is None else backlog.behind(queue.key, self._route.step)
-            if step is None:
+            if step is None or backlog is None:
+                may_run.append(queue)
+            elif older := backlog.precedes(queue.key, queue.work()):
+                queue.taken = older
                 may_run.append(queue)
             else:
                 behind.append((queue, step))

@@ -174,7 +174,8 @@ def recall(record: Record[Any], source: str, most_calls: int) -> bool:
         Whether everything was as laneway writes it.
     """
     record.origin = origin_of(record, source)
-    timestamp = _number(record, "laneway-origin-timestamp", _LAST_OFFSET)
+    is_timeless = record.header("laneway-origin-timestamp") == b"-1"  # a record of before Kafka kept the time
+    timestamp = -1 if is_timeless else _number(record, "laneway-origin-timestamp", _LAST_OFFSET)
     calls = _number(record, "laneway-attempts", most_calls)
     record.before = most_calls if calls is None else calls
     record.attempt = record.before + 1

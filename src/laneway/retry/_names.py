@@ -23,14 +23,17 @@ def topic_name(pattern: str, *, topic: str, app: str, handler: str = "", step: i
         'orders.billing.retry.2'
     """
     try:
-        fields = [name for _, name, _, _ in Formatter().parse(pattern) if name is not None]
+        parts = [part for part in Formatter().parse(pattern) if part[1] is not None]
     except ValueError as error:
         raise DeclarationError(f"{pattern!r} is not a pattern of a topic's name: {error}") from error
-    unknown = [name for name in fields if name not in _FIELDS]
-    if unknown:
-        known = ", ".join(f"{{{name}}}" for name in _FIELDS)
-        raise DeclarationError(f"{pattern!r}: there is no {{{unknown[0]}}}; a topic's name may use {known}")
-    return pattern.format(topic=topic, app=app, handler=handler, step=step)
+    for _, name, form, conversion in parts:
+        if name not in _FIELDS or conversion or "{" in (form or ""):
+            known = ", ".join(f"{{{field}}}" for field in _FIELDS)
+            raise DeclarationError(f"{pattern!r}: there is no {{{name}}}; a topic's name may use {known}")
+    try:
+        return pattern.format(topic=topic, app=app, handler=handler, step=step)
+    except ValueError as error:
+        raise DeclarationError(f"{pattern!r} is not a pattern of a topic's name: {error}") from error
 
 
 def error_topic_name(topic: str, app: str) -> str:

@@ -161,6 +161,7 @@ def _asked(error: BaseException, usual: timedelta) -> timedelta:
     if delay is None:
         return usual
     try:
-        return timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay)
+        asked = timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay)
     except (ValueError, OverflowError):
         return usual  # a delay that is none must not end the run: the record would fail the same way after each restart
+    return max(asked, timedelta(0))

@@ -36,27 +36,31 @@ def styled(style: Style, place: tuple[str, int, int, int], failure: Failure, *, 
     topic, partition, offset, timestamp = place
     if style == "spring":
         return [
-            ("kafka_dlt-original-topic", topic.encode()),
+            ("kafka_dlt-original-topic", _as_bytes(topic)),
             ("kafka_dlt-original-partition", struct.pack(">i", partition)),
             ("kafka_dlt-original-offset", struct.pack(">q", offset)),
             ("kafka_dlt-original-timestamp", struct.pack(">q", timestamp)),
             ("kafka_dlt-original-timestamp-type", b"CreateTime"),
-            ("kafka_dlt-original-consumer-group", app.encode()),
-            ("kafka_dlt-exception-fqcn", failure.type.encode()),
-            ("kafka_dlt-exception-message", failure.message.encode()),
-            ("kafka_dlt-exception-stacktrace", failure.trace.encode()),
+            ("kafka_dlt-original-consumer-group", _as_bytes(app)),
+            ("kafka_dlt-exception-fqcn", _as_bytes(failure.type)),
+            ("kafka_dlt-exception-message", _as_bytes(failure.message)),
+            ("kafka_dlt-exception-stacktrace", _as_bytes(failure.trace)),
         ]
     if style == "connect":
         return [
-            ("__connect.errors.topic", topic.encode()),
+            ("__connect.errors.topic", _as_bytes(topic)),
             ("__connect.errors.partition", str(partition).encode()),
             ("__connect.errors.offset", str(offset).encode()),
-            ("__connect.errors.connector.name", app.encode()),
+            ("__connect.errors.connector.name", _as_bytes(app)),
             ("__connect.errors.task.id", b"0"),
             ("__connect.errors.stage", b"TASK_PUT"),
-            ("__connect.errors.class.name", handler.encode()),
-            ("__connect.errors.exception.class.name", failure.type.encode()),
-            ("__connect.errors.exception.message", failure.message.encode()),
-            ("__connect.errors.exception.stacktrace", failure.trace.encode()),
+            ("__connect.errors.class.name", _as_bytes(handler)),
+            ("__connect.errors.exception.class.name", _as_bytes(failure.type)),
+            ("__connect.errors.exception.message", _as_bytes(failure.message)),
+            ("__connect.errors.exception.stacktrace", _as_bytes(failure.trace)),
         ]
     return []
+
+
+def _as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")

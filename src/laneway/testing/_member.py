@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from laneway._route import check_together
 from laneway.instrumentation import Tally
 from laneway.pipeline import Backlog, Copied
 from laneway.retry import read_from
@@ -49,6 +50,7 @@ class Member:
         self._past = Tally()
         self._listener = Listener(app)
         self._stations: list[Station] = []
+        check_together(app.name, app.routes)
         for route in app.routes:
             source = kafka.ensure(route.topic.name)
             for name in (route.error_topic_of(app.name), *route.retry_topics_of(app.name)):
@@ -87,17 +89,25 @@ class Member:
         for route in self.app.routes:
             backlog = Backlog()
             steps = [route.at_step(self.app.name, step) for step in range(route.retry.hops + 1)]
-            for own in steps[1:]:
-                backlog.load(self._unfinished(own), own.step, own.lane_key)
-            self._stations += [self._station(own, steps[own.step + 1 :], backlog) for own in steps]
+            for own in steps:
+                copied = self._copied(own, steps[own.step + 1 :])
+                if own.step:
+                    # What is left out will never leave, so it must not be waited for.
+                    waiting = [record for record in self._unfinished(own) if not copied.has(record)]
+                    backlog.load(waiting, own.step, own.lane_key, own.source)
+                self._stations.append(self._station(own, copied, backlog))
         self._listener.changed("consuming")
 
-    def _station(self, route: Route, above: list[Route], backlog: Backlog) -> Station:
-        topic = self._kafka.ensure(route.topic.name)
+    def _copied(self, route: Route, above: list[Route]) -> Copied:
+        """What a crash has left on the topics above."""
         copied = Copied.of(route)
         for higher in above:
             copied.add(self._unfinished(higher))
         copied.add(self._newly_parked(route))
+        return copied
+
+    def _station(self, route: Route, copied: Copied, backlog: Backlog) -> Station:
+        topic = self._kafka.ensure(route.topic.name)
         source = FakeSource(
             topic,
             self._kafka.committed(self.app, route.topic),

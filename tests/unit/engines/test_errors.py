@@ -9,12 +9,14 @@ from typing import ClassVar
 
 import pytest
 
-from laneway import App, ErrorConsumer
+from laneway import App, ErrorConsumer, Topic
 from laneway._error_consumer import ErrorRuns
 from laneway.engines.spark import _errors
-from laneway.engines.spark._errors import ErrorSchedule, only_run
+from laneway.engines.spark._errors import ErrorSchedule, error_streams, only_run
 from laneway.engines.spark._setting import _error_consumer, master_of
+from laneway.engines.spark._stream import Stream
 from laneway.errors import EngineError
+from laneway.parked import Extent, Parked
 from laneway.settings import load
 from support.waiting import eventually
 
@@ -72,14 +74,15 @@ def stage(monkeypatch, tmp_path):
     Query.made, Query.error, Query.lasts = [], None, threading.Event()
     planned = []
 
-    def error_streams(app, settings, folder, *, payload, is_stopping):
+    def error_streams(app, settings, folder, *, payload, refresh, is_stopping):
         planned.append(folder)
+        made.refreshed += refresh
         (folder / "0-orders.error").mkdir(parents=True)
         return [SimpleNamespace(app="billing.errors", topic="orders.error", control=str(folder / "0-orders.error"))]
 
     monkeypatch.setattr(_errors, "error_streams", error_streams)
     monkeypatch.setattr(_errors, "TopicQuery", Query)
-    made = SimpleNamespace(notes=[], runs=ErrorRuns(), planned=planned)
+    made = SimpleNamespace(notes=[], runs=ErrorRuns(), planned=planned, refreshed=0)
 
     def begin(cron=None):
         made.schedule = ErrorSchedule(
@@ -184,7 +187,76 @@ def test_a_run_leaves_no_folder_behind(stage, tmp_path):
     stage.begin()
     eventually(lambda: stage.runs.runs >= 3)
     stage.schedule.end()
+    assert stage.refreshed == 1  # the next time in hours
     assert list(tmp_path.iterdir()) == []
+
+
+class Log:
+    """Stands in for an error topic: partition to its committed offset and when each record was parked."""
+
+    parts: ClassVar[dict[int, tuple[int | None, list[int]]]] = {}
+    commits: ClassVar[dict[int, int]] = {}
+
+    def __init__(self, topic):
+        self.topic = topic
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def partitions(self):
+        return {"orders": 4, "secrets": 9}
+
+    def extents(self):
+        return {part: Extent.of(0, len(times), committed) for part, (committed, times) in self.parts.items()}
+
+    def read(self, partition, start, end):
+        for offset in range(start, end):
+            at = [("laneway-parked-at", str(self.parts[partition][1][offset]).encode())]
+            yield Parked.of(Topic("orders.billing.error").record(b"", headers=at, partition=partition, offset=offset))
+
+    def commit(self, partition, offset):
+        Log.commits[partition] = offset
+
+
+@pytest.fixture
+def streams(monkeypatch, tmp_path):
+    """What a run over an error topic would read."""
+    monkeypatch.setattr(_errors, "ErrorLog", Log)
+    empty = dict.fromkeys(("app", "topic", "routes", "payload", "paths", "client", "consumer", "producer"), ())
+    monkeypatch.setattr(_errors, "stream_of", lambda *_: Stream(**empty))
+    Log.commits = {}
+    app = App("billing", errors=ErrorConsumer())
+    app.handler(Topic("orders"))(print)
+
+    def planned(parts, **fields):
+        Log.parts = parts
+        return error_streams(app, load(), tmp_path, payload=b"x", **fields)
+
+    return planned
+
+
+def test_a_run_ends_before_what_is_new(streams):
+    """In each partition for itself; what is settled is read no further."""
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    old, new = now - 301_000, now - 290_000
+    parts = {0: (None, [old, old, new, old]), 1: (1, [new, old, old]), 2: (2, [old, old]), 3: (9, [old])}
+    (stream,) = streams(parts)
+    assert stream.errors.ends == {0: 2, 1: 3, 2: 2, 3: 1}
+    assert (stream.errors.partitions, stream.tasks, stream.skip_lost) == ({"orders": 4}, 1, True)
+    assert Log.commits == {}
+
+
+def test_a_group_with_nothing_to_do_is_not_forgotten(streams):
+    """Kafka forgets offsets that nobody commits for a week; every record there is would be run again."""
+    parts = {0: (2, [1, 1]), 1: (None, []), 2: (7, [])}
+    assert streams(parts, refresh=False) == []
+    assert Log.commits == {}
+    assert streams(parts) == []
+    assert Log.commits == {0: 2}
+    assert streams(parts, topic="another") == []
 
 
 def test_the_configuration_changes_what_the_code_declares():

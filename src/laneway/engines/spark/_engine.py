@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._error_consumer import ErrorRuns
 from laneway._life import Life, State
+from laneway._route import check_together
 from laneway.errors import DeclarationError, EngineError, LanewayError
 from laneway.events import BatchHandled, StateChanged
 from laneway.instrumentation import Tally
@@ -128,6 +129,7 @@ class SparkEngine:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, self._overrides)
         app = configured(app, settings)
+        check_together(app.name, app.routes)
         self._app = app
         report = RunReport(app.name)
         batch_done = self._counting(app, report, report.tally)

@@ -35,6 +35,7 @@ __all__ = ["ErrorSchedule", "error_streams", "only_run"]
 
 _LOOK = 0.05  # seconds between looks at a run
 _LONGEST_WAIT = 20.0  # seconds of one wait for the next run: a clock that is set shall not put it off for longer
+_REFRESH = 6 * 3600.0  # seconds between commits of a group that has nothing to do; Kafka forgets it after some days
 _MOST_LEFT_OUT = 10_000  # runs that are counted as left out behind one; a laptop that slept for a year has more
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -72,6 +73,7 @@ def error_streams(
     *,
     payload: bytes | None = None,
     topic: str | None = None,
+    refresh: bool = True,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> list[Stream]:
     """What a run that begins now reads: a stream for each error topic on which something waits.
@@ -85,6 +87,8 @@ def error_streams(
         folder: for the run alone.
         payload: the app, pickled, when that is at hand.
         topic: only this error topic.
+        refresh: commit the offsets of topics on which nothing waits anew, before Kafka forgets them: everything that
+            was ever parked would be run again.
         is_stopping: asked often; the streams are worth nothing once it said yes.
 
     Raises:
@@ -105,7 +109,10 @@ def error_streams(
                 for part, extent in extents.items()
                 if not extent.is_settled
             }
-        if not any(end > extents[part].open for part, end in ends.items()):
+            is_idle = not any(end > extents[part].open for part, end in ends.items())
+            if is_idle and refresh:
+                _commit_anew(log, extents)
+        if is_idle:
             continue
         errors = ErrorApp(app, partitions)
         routes = [
@@ -118,6 +125,12 @@ def error_streams(
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         streams.append(replace(stream, tasks=1, start="earliest", skip_lost=True, errors=part))
     return streams
+
+
+def _commit_anew(log: ErrorLog, extents: dict[int, Extent]) -> None:
+    for part, extent in extents.items():
+        if extent.committed is not None and extent.committed <= extent.end:
+            log.commit(part, extent.committed)
 
 
 def _topics(app: App, settings: Settings) -> list[ErrorTopic]:
@@ -174,6 +187,7 @@ class ErrorSchedule:
         self._note = note
         self._runs = runs
         self._number = 0
+        self._refreshed = -_REFRESH
         self._queries: list[TopicQuery] = []
         self._stopping = threading.Event()
         self._is_paused = False
@@ -250,9 +264,17 @@ class ErrorSchedule:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, spark: Any, folder: Path) -> None:
+        is_old = time.monotonic() - self._refreshed >= _REFRESH
         streams = error_streams(
-            self._app, self._settings, folder, payload=self._payload, is_stopping=self._stopping.is_set
+            self._app,
+            self._settings,
+            folder,
+            payload=self._payload,
+            refresh=is_old,
+            is_stopping=self._stopping.is_set,
         )
+        if is_old:
+            self._refreshed = time.monotonic()
         if self._stopping.is_set():
             return
         self._queries = [TopicQuery(stream, self._batch_done) for stream in streams]

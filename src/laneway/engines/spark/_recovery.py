@@ -56,7 +56,7 @@ def recollect(worker: Worker, route: Route, share: Share, *, is_repeated: bool) 
         share: what the task is about to do.
         is_repeated: a task was tried before, or a run before this one may have worked on the same records.
     """
-    backlog, copied = Backlog(), Copied.of(route)
+    backlog, copied, source = Backlog(), Copied.of(route), route.source or route.topic.name
     if route.parks_behind or is_repeated:
         pending = _pending(worker, route, share) if is_repeated else share.pending
         for step in range(share.step + 1, route.retry.hops + 1):
@@ -65,7 +65,7 @@ def recollect(worker: Worker, route: Route, share: Share, *, is_repeated: bool) 
                 if is_repeated:
                     copied.add(records)
                 if route.parks_behind:
-                    backlog.load(records, step, route.lane_key)
+                    backlog.load(records, step, route.lane_key, source if is_repeated else None)
     if is_repeated:
         for records in _newly_parked(worker, route, share):
             copied.add(records)

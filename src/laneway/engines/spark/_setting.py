@@ -206,7 +206,7 @@ def feeds_of(app: str, routes: list[Route]) -> tuple[Feed, ...]:
     """What a query reads: the topic of these handlers, and the retry topics of each.
 
     Raises:
-        DeclarationError: when two handlers would share a retry topic, or want the topic with different delays.
+        DeclarationError: when they want the topic with different delays.
     """
     delays = {route.delay for route in routes}
     if len(delays) > 1:
@@ -218,12 +218,6 @@ def feeds_of(app: str, routes: list[Route]) -> tuple[Feed, ...]:
     for route in routes:
         for step in range(1, route.retry.hops + 1):
             own = route.at_step(app, step)
-            if any(feed.topic == own.topic.name for feed in feeds):
-                raise DeclarationError(
-                    f"handler {route.name!r}: another handler of {routes[0].topic.name} has the retry topic "
-                    f"{own.topic.name} already; name them apart with App(..., "
-                    'retry_topic="{topic}.{app}.{handler}.retry.{step}")'
-                )
             feeds.append(Feed(own.topic.name, (route.name,), step, own.delay.total_seconds()))
     return tuple(feeds)
 

@@ -26,7 +26,7 @@ def test_failed_records_wait_and_others_go_on(tmp_path: Path) -> None:
             for name in (scene.retry(), scene.error_topic):
                 scene.create(name, min_insync_replicas=3)
             failing = scene.produce_failing([-1] * 5 + [9] * 10)
-            fine = scene.produce_failing([0] * 100)
+            fine = scene.produce_failing([0] * 100, keys=b"fine")
             node = cluster.nodes[2]
             node.stop()
             run = scene.begin(steps="1s", LANEWAY__CLUSTERS__MAIN__PRODUCER__TIMEOUT="3s")
@@ -35,6 +35,7 @@ def test_failed_records_wait_and_others_go_on(tmp_path: Path) -> None:
             told = next(line for line in run.output.splitlines() if "cannot write to" in line)
             print(told)
             assert scene.retry() in told or scene.error_topic in told
+            assert "2 of 3 replicas are in sync" in told
             assert run.is_running
             assert {(call.partition, call.offset) for call in scene.done()} == fine
             first = {part: min(offset for place, offset in failing if place == part) for part, _ in failing}
