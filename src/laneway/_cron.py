@@ -14,6 +14,7 @@ __all__ = ["Cron"]
 
 _DAY = timedelta(days=1)
 _LONGEST = 366 * 41  # days; a 29 February that is a Sunday may be forty years away
+_SET_BACK = timedelta(hours=3)  # more than clocks are ever set back by; later hours cannot come before
 _MOST = 1_000  # characters; a list of every minute has 170
 
 
@@ -107,11 +108,15 @@ class Cron:
         found: datetime | None = None
         for number in range(_LONGEST):
             day = first + number * _DAY
-            due = min((at for at in self._moments(day, zone) if at > moment), default=None)
-            if found is not None:
-                # One day more than the first that has one, for the same reason.
-                return found if due is None else min(found, due)
-            found = due
+            for hour in self.hours if self.has_day(day) else ():
+                begin, last = datetime.combine(day, time(hour)), datetime.combine(day, time(hour, 59))
+                if found is not None and _as_utc(begin, 0, zone) > found + _SET_BACK:
+                    return found
+                if max(_as_utc(last, 0, zone), _as_utc(last, 1, zone)) > moment:
+                    due = [at for at in self._moments(begin, zone) if at > moment]
+                    found = min(due if found is None else [found, *due], default=None)
+            if found is not None and day > found.date() + _DAY:
+                return found
         if found is None:
             raise ValueError(f"{self.text!r} does not fall due within {_LONGEST // 366} years")
         return found
@@ -122,20 +127,17 @@ class Cron:
         is_day = (in_month or in_week) if self.either_day else (in_month and in_week)
         return is_day and day.month in self.months
 
-    def _moments(self, day: date, zone: tzinfo | None) -> Iterator[datetime]:
-        """When it falls due on a day, in UTC."""
-        if not self.has_day(day):
-            return
-        for hour in self.hours:
-            for minute in self.minutes:
-                wall = datetime.combine(day, time(hour, minute))
-                early, late = _as_utc(wall, 0, zone), _as_utc(wall, 1, zone)
-                if early <= late:
-                    yield early
-                    if early < late and self.is_hourly:
-                        yield late
-                elif not self.is_hourly:
-                    yield _set_forward(late, early, zone)
+    def _moments(self, hour: datetime, zone: tzinfo | None) -> Iterator[datetime]:
+        """When it falls due in an hour, in UTC."""
+        for minute in self.minutes:
+            wall = hour.replace(minute=minute)
+            early, late = _as_utc(wall, 0, zone), _as_utc(wall, 1, zone)
+            if early <= late:
+                yield early
+                if early < late and self.is_hourly:
+                    yield late
+            elif not self.is_hourly:
+                yield _set_forward(late, early, zone)
 
     def __str__(self) -> str:
         """As it was written."""

@@ -29,7 +29,8 @@ def running(
 
     The handlers run through the same pipeline as on Spark. Async handlers run on an event loop that jumps instead of
     waiting, so ``await asyncio.sleep(20)`` takes no time. Sync handlers are called one at a time; ``time.sleep``
-    really sleeps, and a time limit of a sync handler is measured in real time.
+    really sleeps, and a time limit of a sync handler is measured in real time. When the app's error consumer has a
+    schedule, its runs begin in virtual time too.
 
     Args:
         app: whose handlers to run. Its topics and error topics are created where they are missing.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.engines.spark._plan import Share
     from laneway.engines.spark._worker import Worker
+    from laneway.kafka import Place
 
 __all__ = ["FreshSource", "recollect"]
 
@@ -77,8 +78,14 @@ def _pending(worker: Worker, route: Route, share: Share) -> list[Range]:
     higher = set(route.retry_topics_of(worker.app)[share.step :])
     here = {part.partition for part in share.ranges}
     begin = {(name, part): at for name, part, at in share.since if name in higher and part in here}
-    ends = patiently(lambda: worker.admin.ends_of(list(begin)))
-    return [Range(*place, at, ends[place]) for place, at in begin.items() if ends[place] > at]
+
+    def look() -> dict[Place, int]:
+        # Asked for its partitions first, the client learns who leads them now: it does not when an offset is refused.
+        numbers = {topic: worker.admin.partitions(topic) for topic in higher}
+        return worker.admin.ends_of([place for place in begin if place[1] in numbers[place[0]]])
+
+    ends = patiently(look)
+    return [Range(*place, at, ends[place]) for place, at in begin.items() if ends.get(place, 0) > at]
 
 
 def _newly_parked(worker: Worker, route: Route, share: Share) -> Iterator[list[Record[Any]]]:
@@ -88,13 +95,16 @@ def _newly_parked(worker: Worker, route: Route, share: Share) -> Iterator[list[R
     its end backwards until one of these is seen.
     """
     topic, since = route.error_topic_of(worker.app), {(name, part): at for name, part, at in share.since}
-    partitions = patiently(lambda: worker.admin.partitions(topic))
-    ends = patiently(lambda: worker.admin.ends(topic, partitions))
-    begins = patiently(lambda: worker.admin.starts(topic, partitions))
+
+    def look() -> tuple[dict[int, int], dict[int, int]]:
+        partitions = worker.admin.partitions(topic)
+        return worker.admin.starts(topic, partitions), worker.admin.ends(topic, partitions)
+
+    begins, ends = patiently(look)
     # A run over the error topic itself has finished what lies before its offsets, and their copies with them.
     starts = {part: max(at, since.get((topic, part), 0)) for part, at in begins.items()}
     size, total = _CHUNK, 0
-    open_ = {partition: ends[partition] for partition in partitions if ends[partition] > starts[partition]}
+    open_ = {partition: ends[partition] for partition in ends if ends[partition] > starts[partition]}
     while open_ and total < _MOST:
         ranges = [Range(topic, part, max(starts[part], end - size), end) for part, end in open_.items()]
         total += sum(part.length for part in ranges)

@@ -1,4 +1,4 @@
-"""The only broker dies while copies are being written, and is back 20 s later."""
+"""The only broker dies while copies are being written, and is back about 20 s later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
-AWAY = 20.0  # seconds: longer than any request may take, shorter than a message may
+AWAY = 15.0  # seconds before it is started again: longer than any request may take, shorter than a message may
 
 
 def test_the_run_goes_on_by_itself(tmp_path: Path) -> None:
