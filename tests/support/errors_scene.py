@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pty
 import subprocess
 import sys
 import uuid
@@ -75,8 +76,8 @@ class ErrorScene:
         self.cluster, self.folder = cluster, folder
         self.topic, self.app, self.module = f"{mark}.in", f"{mark}.app", f"m{uuid.uuid4().hex}"
         self.error_topic, self.group = f"{self.topic}.{self.app}.error", f"{self.app}.errors"
-        cluster.admin.create(self.topic, partitions)
-        cluster.admin.create(self.error_topic, partitions)
+        self.create(self.topic, partitions)
+        self.create(self.error_topic, partitions)
         self.declare(APP.format(app=self.app, topic=self.topic))
 
     @property
@@ -86,6 +87,11 @@ class ErrorScene:
     @property
     def target(self) -> str:
         return f"{self.module}:app"
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        """Make a topic that keeps records for ever: those of the tests have timestamps of long ago."""
+        settings = {"retention.ms": "-1", **{name.replace("_", "."): value for name, value in config.items()}}
+        self.cluster.admin.create(topic, partitions, config=settings)
 
     def declare(self, code: str) -> None:
         """Write the app's module."""
@@ -183,6 +189,32 @@ class ErrorScene:
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
+
+    def at_terminal(self, *words: str, answer: str) -> Done:
+        """Run `laneway errors` on a terminal, and answer its question."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "laneway.cli", *self._words(words, None)[1:]],
+            cwd=self.folder,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "COLUMNS": "400", "TERM": "dumb"},
+        )
+        os.close(theirs)
+        text = ""
+        try:
+            # Reading from a terminal whose other side has gone ends with an error.
+            while part := os.read(ours, 4096):
+                text += part.decode()
+                if text.rstrip().endswith("]:") and answer:
+                    os.write(ours, f"{answer}\n".encode())
+                    answer = ""
+        except OSError:
+            pass
+        finally:
+            os.close(ours)
+        return Done(process.wait(60), text, "")
 
     def _words(self, words: Sequence[str], brokers: str | None) -> list[str]:
         verb, *rest = words

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from laneway._units import in_words
 from laneway.cli._errors_view import safe
 from laneway.kafka import KafkaSender
 from laneway.parked import Carrier, Drop, ErrorLog, Pace, Replay, draw_up
@@ -56,7 +58,12 @@ class _Errand:
     log: ErrorLog
     deed: Deed
     plan: Plan
-    targets: str
+    targets: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """Where records go, as part of a sentence."""
+        return f" to {', '.join(self.targets)}" if self.targets else ""
 
 
 def carry_out(topics: Sequence[ErrorTopic], wish: Wish) -> None:
@@ -102,7 +109,8 @@ def _errands(topics: Sequence[ErrorTopic], wish: Wish, stack: ExitStack) -> list
             log.require_idle()
         left = None if wish.limit is None else wish.limit - sum(errand.plan.chosen for errand in errands)
         plan = draw_up(log, log.extents(), deed.choose, left)
-        errands.append(_Errand(log, deed, plan, wish.to or ", ".join(topic.sources)))
+        targets = (wish.to,) if wish.to else topic.sources
+        errands.append(_Errand(log, deed, plan, targets if wish.verb == "replay" else ()))
     return errands
 
 
@@ -119,11 +127,24 @@ def _announce(errand: _Errand, wish: Wish) -> None:
     plan, name = errand.plan, errand.log.topic.name
     if plan.chosen:
         start = f"would {wish.verb}" if wish.is_dry else f"about to {wish.verb}"
-        where = f" to {errand.targets}" if wish.verb == "replay" else ""
-        typer.echo(f"{name}: {start} {_records(plan.chosen)}{where}")
+        typer.echo(f"{name}: {start} {_records(plan.chosen)}{errand.where}")
+        _warn_of_retention(errand)
     if plan.kept:
         typer.echo(f"{name}: {_records(plan.kept)} before that to be written again at the end, and so kept open")
     _name(f"{name}: left alone", plan.left_out)
+
+
+def _warn_of_retention(errand: _Errand) -> None:
+    """Brokers remove a record by its own timestamp, and a replayed one keeps that of its first life."""
+    for target in errand.targets:
+        kept = errand.log.retention(target)
+        if kept is not None and errand.plan.oldest < (time.time() - kept.total_seconds()) * 1000:
+            typer.secho(
+                f"warning: some of them are older than the {in_words(kept)} that {target} keeps records, so Kafka may "
+                "remove them again before a handler has seen them; have the app running, or raise retention.ms first",
+                fg=typer.colors.YELLOW,
+                err=True,
+            )
 
 
 def _name(start: str, found: dict[str, LeftOut]) -> None:
@@ -167,9 +188,8 @@ def _perform(errands: Iterable[_Errand], wish: Wish) -> list[Result]:
 
 def _tell(errand: _Errand, result: Result, wish: Wish) -> None:
     name = errand.log.topic.name
-    where = f" to {errand.targets}" if wish.verb == "replay" else ""
     kept = f", {_records(result.kept)} kept open" if result.kept else ""
-    typer.echo(f"{name}: {_records(result.done)} {wish.participle}{where}{kept}")
+    typer.echo(f"{name}: {_records(result.done)} {wish.participle}{errand.where}{kept}")
     _name(f"{name}: kept open", result.refused)
     if result.repeatable:
         typer.echo(

@@ -82,7 +82,7 @@ def loaded(config: Path | None, profile: str, overrides: Mapping[str, object]) -
 def _summary_of_errors(errors: ErrorRuns) -> str:
     rare = {"failed": errors.failed, "left out": errors.left_out}
     more = "".join(f", {count:,} {what}" for what, count in rare.items() if count)
-    return f"{errors.runs:,} runs over the error topics{more}; {summary(errors.tally)}"
+    return f"runs over the error topics: {errors.runs:,}{more}; {summary(errors.tally)}"
 
 
 def summary(tally: Tally) -> str:

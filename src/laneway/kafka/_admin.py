@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from laneway.errors import AdminError
 from laneway.kafka._errors import as_admin_error, text_of
@@ -26,6 +27,7 @@ _COORDINATOR_MOVES = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
+_AGES = 36_500 * 86_400_000  # milliseconds; a hundred years are for ever, and more would not fit a timedelta
 
 
 class Admin:
@@ -112,6 +114,17 @@ class Admin:
             return {place.partition: future.result().low_watermark for place, future in answers.items()}
         except KafkaException as error:
             raise AdminError(f"cannot delete records of topic {topic}: {text_of(error)}") from error
+
+    def retention(self, topic: str, timeout: float = 5.0) -> timedelta | None:
+        """How long a topic keeps records, counted from their own timestamps; None when it keeps them for ever."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            found = self._client.describe_configs([resource], request_timeout=timeout)[resource].result()
+        except KafkaException as error:
+            raise as_admin_error(error) from error
+        kept = int(found["retention.ms"].value)
+        is_bounded = 0 <= kept < _AGES and "delete" in found["cleanup.policy"].value
+        return timedelta(milliseconds=kept) if is_bounded else None
 
     def members(self, group: str, timeout: float = 10.0) -> int:
         """How many consumers are in a group at this moment; none in a group that does not exist."""

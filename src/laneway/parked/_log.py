@@ -13,6 +13,7 @@ from laneway.parked._parked import Parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from datetime import timedelta
 
     from laneway.parked._parked import Place
     from laneway.parked._topic import ErrorTopic
@@ -89,6 +90,13 @@ class ErrorLog:
         starts = self._asked(lambda: self._admin.starts(self.topic.name, numbers))
         ends = self._asked(lambda: self._admin.ends(self.topic.name, numbers))
         return {number: Extent.of(starts[number], ends[number], committed.get(number)) for number in numbers}
+
+    def retention(self, topic: str) -> timedelta | None:
+        """How long a topic of the cluster keeps records; None for ever, or when we may not know."""
+        try:
+            return self._admin.retention(topic, _PATIENCE)
+        except AdminError:
+            return None
 
     def committed(self, partitions: list[int]) -> dict[int, int]:
         """The group's offset of each partition that has one."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["LeftOut", "Plan", "Share", "draw_up"]
 
 _NAMED = 10  # places named for each reason; the rest is counted
+_NEVER = 2**63  # later than any timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Share:
     chosen: int
     kept: int
     """Open records before the last chosen one that are not chosen, and so must be appended again."""
+    oldest: int = 0
+    """The earliest timestamp of a chosen record, in milliseconds."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,11 @@ class Plan:
     def chosen(self) -> int:
         """Records that will be dealt with."""
         return sum(share.chosen for share in self.shares)
+
+    @property
+    def oldest(self) -> int:
+        """The earliest timestamp of a record that will be dealt with, in milliseconds."""
+        return min(share.oldest for share in self.shares)
 
     @property
     def kept(self) -> int:
@@ -91,17 +99,18 @@ def draw_up(
 
 
 def _share(log: ErrorLog, partition: int, extent: Extent, choose: Callable[[Parked], bool], most: int | None) -> Share:
-    end, chosen, kept, passed = extent.open, 0, 0, 0
+    end, chosen, kept, passed, oldest = extent.open, 0, 0, 0, _NEVER
     with closing(log.read(partition, extent.open, extent.end)) as records:
         for parked in records:
             if choose(parked):
                 # What was passed over so far lies before a chosen record now.
                 end, chosen, kept, passed = parked.place.offset + 1, chosen + 1, kept + passed, 0
+                oldest = min(oldest, parked.timestamp)
                 if chosen == most:
                     break
             else:
                 passed += 1
-    return Share(partition, extent.open, end, extent.committed, chosen, kept)
+    return Share(partition, extent.open, end, extent.committed, chosen, kept, oldest)
 
 
 def _noting(choose: Callable[[Parked], bool | str], plan: Plan) -> Callable[[Parked], bool]:

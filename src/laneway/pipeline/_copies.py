@@ -69,6 +69,9 @@ class Copies:
         self._joined = joined
         self._turned_back = turned_back
         self._is_in_turn = route.parks_behind
+        self._error_topic = route.error_topic_of(self._app)
+        self._retry_topics = route.retry_topics_of(self._app)
+        self._delays = [round(delay.total_seconds() * 1000) for delay in route.retry.delays]
         self._last = route.interceptors.last
         interceptors = route.interceptors.error
         self._censor = Censor(interceptors, telling.interceptor_failed) if interceptors else None
@@ -86,7 +89,8 @@ class Copies:
 
     def _job(self, record: Record[Any], error: Exception, verdict: Defer | Park) -> _Job | None:
         """What copies a record; None when an interceptor lets no copy go out and nothing is left to do."""
-        failure = Failure.of(error)
+        is_parked = not isinstance(verdict, Defer)
+        failure = Failure.of(error, with_trace=is_parked)
         if isinstance(verdict, Defer):
             return partial(self._defer, record, failure, verdict.step, error if self._censor else None)
         return self._park(record, failure, error)
@@ -218,11 +222,11 @@ class Copies:
 
     def _deferred(self, record: Record[Any], failure: Failure | None, step: int) -> Posted:
         route, now = self._route, int(self._clock.wall() * 1000)
-        due = now + round(route.retry.delays[step - 1].total_seconds() * 1000)
+        due = now + self._delays[step - 1]
         headers = deferred_headers(record, failure, app=self._app, handler=route.name, step=step, due=due)
         # The same partition: what queues behind a record must be found where that record is. The time of this copy,
         # because the delay is counted from it; the record's own is in a header.
-        return (route.retry_topic_of(self._app, step), record.key, record.raw, headers, record.partition, now)
+        return (self._retry_topics[step - 1], record.key, record.raw, headers, record.partition, now)
 
     def _censored(
         self, censor: Censor, record: Record[Any], failure: Failure, error: Exception, reduced: Reduction
@@ -236,4 +240,4 @@ class Copies:
             record, failure, app=self._app, handler=route.name, now=now, reduced=reduced, style=route.error_headers
         )
         # The record's own timestamp and no partition: records of one key stay together on the error topic.
-        return (route.error_topic_of(self._app), record.key, value, headers, None, record.timestamp)
+        return (self._error_topic, record.key, value, headers, None, record.timestamp)

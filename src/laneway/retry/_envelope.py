@@ -53,6 +53,7 @@ _TRACE_LIMIT = 4_000  # characters; a longer trace makes the copy larger than th
 _MESSAGE_LIMIT = 1_000
 _MOST_ERRORS = 1_000_000  # times that a record may have been parked; more is a lie
 _LAST_OFFSET, _LAST_PARTITION = 2**63 - 1, 2**31 - 1
+_LAST_TIME = 253_402_300_799_999  # the end of the year 9999 in milliseconds; no later time can be shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +146,26 @@ def deferred_headers(
         step: of which step the topic is.
         due: when it is to run, milliseconds since the epoch.
     """
-    values = {
-        **dict(zip(ERROR_HEADERS[:4], _place(record), strict=True)),
-        "laneway-attempts": record.attempt if failure else record.attempt - 1,
-        "laneway-app": app,
-        "laneway-handler": handler,
-        "laneway-step": step,
-        "laneway-due": due,
-    }
+    topic, partition, offset, timestamp = _place(record)
+    # Written out: with a handler that takes a microsecond this is most of what a failure costs.
+    headers: list[tuple[str, bytes | None]] = [
+        *_own(record),
+        ("laneway-origin-topic", topic.encode()),
+        ("laneway-origin-partition", b"%d" % partition),
+        ("laneway-origin-offset", b"%d" % offset),
+        ("laneway-origin-timestamp", b"%d" % timestamp),
+        ("laneway-attempts", b"%d" % (record.attempt if failure else record.attempt - 1)),
+        ("laneway-app", app.encode()),
+        ("laneway-handler", _as_bytes(handler)),
+        ("laneway-step", b"%d" % step),
+        ("laneway-due", b"%d" % due),
+    ]
     if failure is not None:
-        values |= {"laneway-error-type": failure.type, "laneway-error-message": failure.message}
+        headers.append(("laneway-error-type", _as_bytes(failure.type)))
+        headers.append(("laneway-error-message", _as_bytes(failure.message)))
     if errors := errors_of(record):
-        values["laneway-errors"] = errors
-    return [*_own(record), *((name, _as_bytes(value)) for name, value in values.items())]
+        headers.append(("laneway-errors", b"%d" % errors))
+    return headers
 
 
 def recall(record: Record[Any], source: str, most_calls: int) -> bool:
@@ -173,10 +181,11 @@ def recall(record: Record[Any], source: str, most_calls: int) -> bool:
     Returns:
         Whether everything was as laneway writes it.
     """
-    record.origin = origin_of(record, source)
-    is_timeless = record.header("laneway-origin-timestamp") == b"-1"  # a record of before Kafka kept the time
-    timestamp = -1 if is_timeless else _number(record, "laneway-origin-timestamp", _LAST_OFFSET)
-    calls = _number(record, "laneway-attempts", most_calls)
+    own = _control(record)
+    record.origin = _origin(own, source)
+    said = own.get("laneway-origin-timestamp")
+    timestamp = -1 if said == b"-1" else _as_number(said, _LAST_TIME)  # -1: of before Kafka kept the time
+    calls = _as_number(own.get("laneway-attempts"), most_calls)
     record.before = most_calls if calls is None else calls
     record.attempt = record.before + 1
     if record.origin is not None and timestamp is not None:
@@ -186,11 +195,7 @@ def recall(record: Record[Any], source: str, most_calls: int) -> bool:
 
 def origin_of(record: Record[Any], source: str) -> Origin | None:
     """Where a copy says that its record came from, if that can be true."""
-    partition = _number(record, "laneway-origin-partition", _LAST_PARTITION)
-    offset = _number(record, "laneway-origin-offset", _LAST_OFFSET)
-    if record.header("laneway-origin-topic") != source.encode() or partition is None or offset is None:
-        return None
-    return Origin(source, partition, offset)
+    return _origin(_control(record), source)
 
 
 def read_from(record: Record[Any]) -> tuple[str, int, int] | None:
@@ -204,7 +209,7 @@ def read_from(record: Record[Any]) -> tuple[str, int, int] | None:
 
 def errors_of(record: Record[Any]) -> int:
     """How many times a record has been parked, as far as its headers can be believed."""
-    return _number(record, "laneway-errors", _MOST_ERRORS) or 0
+    return (_number(record, "laneway-errors", _MOST_ERRORS) or 0) if record.headers else 0
 
 
 def parked_at(record: Record[Any]) -> int | None:
@@ -221,6 +226,8 @@ def returned_headers(record: Record[Any], style: Style = "laneway") -> Headers:
 
 
 def _own(record: Record[Any], style: Style = "laneway") -> list[tuple[str, bytes | None]]:
+    if not record.headers:
+        return []
     return [
         (name, value) for name, value in record.headers if not name.startswith(_PREFIX) and not is_of_style(name, style)
     ]
@@ -231,15 +238,36 @@ def _place(record: Record[Any]) -> tuple[str, int, int, int]:
     return (*(record.origin or (record.topic, record.partition, record.offset)), record.timestamp)
 
 
+def _control(record: Record[Any]) -> dict[str, bytes | None]:
+    """Our headers by name; one that stands there twice says nothing."""
+    found: dict[str, bytes | None] = {}
+    for name, value in record.headers:
+        if name.startswith(_PREFIX):
+            found[name] = None if name in found else value
+    return found
+
+
+def _origin(own: dict[str, bytes | None], source: str) -> Origin | None:
+    partition = _as_number(own.get("laneway-origin-partition"), _LAST_PARTITION)
+    offset = _as_number(own.get("laneway-origin-offset"), _LAST_OFFSET)
+    if own.get("laneway-origin-topic") != source.encode() or partition is None or offset is None:
+        return None
+    return Origin(source, partition, offset)
+
+
 def _number(record: Record[Any], name: str, most: int) -> int | None:
     """A header as a whole number from 0 to *most*; None when it is missing, repeated or anything else."""
     values = [value for found, value in record.headers if found == name]
+    return _as_number(values[0], most) if len(values) == 1 else None
+
+
+def _as_number(value: bytes | None, most: int) -> int | None:
     # Bounded before it is read: turning a million digits into a number takes minutes.
-    if len(values) != 1 or values[0] is None or len(values[0]) > 20 or not values[0].isdigit():
+    if value is None or len(value) > 20 or not value.isdigit():
         return None
-    number = int(values[0])
+    number = int(value)
     return number if number <= most else None
 
 
 def _as_bytes(value: object) -> bytes:
-    return str(value).encode("utf-8", "replace")
+    return b"%d" % value if type(value) is int else str(value).encode("utf-8", "replace")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from support.errors_scene import NOON, Row, with_errors
@@ -97,7 +99,7 @@ def test_a_person_may_send_them_elsewhere(scene):
     assert elsewhere not in scene.cluster.admin.topics()
 
     assert scene.errors("replay", "--yes", "--to", scene.error_topic).code == 2
-    scene.cluster.admin.create(elsewhere, 1)
+    scene.create(elsewhere)
     assert scene.errors("replay", "--yes", "--to", elsewhere).code == 0
     assert (scene.source(), len(scene.read(elsewhere)), scene.open()) == ([], 1, [])
 
@@ -122,27 +124,15 @@ def test_without_a_terminal_or_yes_nothing_is_done(scene):
     assert (len(scene.open()), scene.source(), scene.committed()) == (1, [], {})
 
 
-def test_a_person_is_asked_and_may_say_no(scene, monkeypatch):
-    """What is about to happen is said first."""
-    import sys
-    from types import SimpleNamespace
-
-    import typer
-
-    asked = []
-
-    def decline(text, *, abort):
-        asked.append(text)
-        raise typer.Abort
-
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr(typer, "confirm", decline)
+@pytest.mark.parametrize(("answer", "code", "replayed"), [("n", 1, 0), ("y", 0, 1)])
+def test_a_person_at_a_terminal_is_asked(scene, answer, code, replayed):
+    """What is about to happen is said first; no means that nothing is done."""
     scene.park([Row(b"a", b"v")])
-    done = scene.errors("replay")
+    done = scene.at_terminal("replay", answer=answer)
 
-    assert (done.code, asked) == (1, ["Go on?"])
-    assert "about to replay 1 record" in done.out
-    assert (len(scene.open()), scene.source()) == (1, [])
+    assert (done.code, len(scene.source()), len(scene.open())) == (code, replayed, 1 - replayed)
+    assert f"about to replay 1 record to {scene.topic}" in done.out
+    assert "Go on? [y/N]" in done.out
 
 
 def test_a_drop_is_done_with_records_without_sending_them(scene):
@@ -171,7 +161,7 @@ def test_the_rate_is_kept(scene):
 def test_handlers_of_several_topics_get_their_own_records_back(scene):
     """Each error topic goes to its source; --topic chooses one."""
     second = f"{scene.topic}.2"
-    scene.cluster.admin.create(second, 1)
+    scene.create(second)
     scene.declare(
         "from laneway import App, Topic\n"
         f"app = App({scene.app!r})\n"
@@ -179,7 +169,7 @@ def test_handlers_of_several_topics_get_their_own_records_back(scene):
         f"@app.handler(Topic({second!r}))\ndef refund(record): ...\n"
     )
     errors = f"{second}.{scene.app}.error"
-    scene.cluster.admin.create(errors, 1)
+    scene.create(errors)
     scene.park([Row(b"one", b"v")])
     scene.put(Row(b"two", b"v"), topic=errors)
 
@@ -189,3 +179,29 @@ def test_handlers_of_several_topics_get_their_own_records_back(scene):
     assert (scene.source(), [record.key for record in scene.read(second)]) == ([], [b"two"])
     assert scene.errors("replay", "--yes").code == 0
     assert [row.key for row in scene.source()] == [b"one"]
+
+
+def test_records_older_than_their_topic_keeps_are_warned_of(scene):
+    """Brokers remove records by their own timestamps, so an old one may be gone before its handler sees it."""
+    short = f"{scene.topic}.short"
+    scene.create(short, retention_ms="86400000")
+    scene.park([Row(b"k", b"v")])
+    done = scene.errors("replay", "--dry-run", "--to", short)
+    assert f"warning: some of them are older than the 1d that {short} keeps records" in done.err
+    assert scene.errors("replay", "--dry-run").err == ""
+
+    import time
+
+    scene.park([Row(b"new", b"v", (), int(time.time() * 1000))], partition=1)
+    assert scene.errors("replay", "--dry-run", "--to", short, "--key", "new").err == ""
+
+
+def test_retention_is_told(scene):
+    """For ever is None; a topic that is only compacted keeps its records too."""
+    short, compacted = f"{scene.topic}.short", f"{scene.topic}.compacted"
+    scene.create(short, retention_ms="86400000")
+    scene.create(compacted, retention_ms="86400000", cleanup_policy="compact")
+    admin = scene.cluster.admin
+
+    assert (admin.retention(short), admin.retention(scene.topic)) == (timedelta(days=1), None)
+    assert admin.retention(compacted) is None

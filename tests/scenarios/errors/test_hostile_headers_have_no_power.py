@@ -38,7 +38,7 @@ def hostile(secret):
 def test_no_header_redirects_a_replay(scene):
     """Every record goes to the app's own topic, and the topic that a header names gets none."""
     secret = f"{scene.topic}.secret"
-    scene.cluster.admin.create(secret, 1)
+    scene.create(secret)
     headers = hostile(secret.encode())
     for number, each in enumerate(headers):
         scene.put(Row(b"k%d" % number, b"v", (("own", b"1"), *each)))
@@ -72,7 +72,7 @@ def test_no_header_breaks_a_list_or_a_page(scene):
 def test_a_header_of_a_mebibyte_is_bounded(scene):
     """It is cut where it is shown, and copied in full where a record is kept."""
     scene.cluster.admin.delete(scene.error_topic)
-    scene.cluster.admin.create(f"{scene.error_topic}", 1, config={"max.message.bytes": "4000000"})
+    scene.create(scene.error_topic, max_message_bytes="4000000")
     from confluent_kafka import Producer
 
     producer = Producer({**scene.options, "message.max.bytes": 4_000_000})

@@ -137,7 +137,7 @@ def test_an_offset_that_somebody_else_moves_ends_the_replay(scene):
 def test_a_record_that_its_topic_refuses_stays_open(scene):
     """One too large for the topic it is sent to is kept and named; those that share its request are not."""
     small = f"{scene.topic}.small"
-    scene.cluster.admin.create(small, 1, config={"max.message.bytes": "2000"})
+    scene.create(small, max_message_bytes="2000")
     scene.park([Row(b"a", b"v"), Row(b"big", b"x" * 10_000), Row(b"c", b"v")])
     done = scene.errors("replay", "--yes", "--to", small, "--rate", "0")
 

@@ -97,5 +97,5 @@ def test_the_runs_of_an_app_are_summed_up():
     report.errors.runs, report.errors.failed, report.errors.left_out = 3, 1, 2
     report.errors.tally = Tally(read=4, handled=4)
     assert _summary_of_errors(report.errors) == (
-        "3 runs over the error topics, 1 failed, 2 left out; 4 read: 4 handled, 0 skipped, 0 parked"
+        "runs over the error topics: 3, 1 failed, 2 left out; 4 read: 4 handled, 0 skipped, 0 parked"
     )

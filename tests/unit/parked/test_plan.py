@@ -31,7 +31,10 @@ def test_a_share_ends_at_the_last_chosen_record():
     """What lies before it and is not chosen has to be kept; what lies behind it is left where it is."""
     plan = plan_of(log_of("aAbBccc", "", "xyz", "A"))
 
-    assert plan.shares == [Share(0, 0, 4, None, chosen=2, kept=2), Share(3, 0, 1, None, chosen=1, kept=0)]
+    assert plan.shares == [
+        Share(0, 0, 4, None, chosen=2, kept=2, oldest=1),
+        Share(3, 0, 1, None, chosen=1, kept=0, oldest=1),
+    ]
     assert (plan.chosen, plan.kept) == (3, 2)
 
 
@@ -39,7 +42,7 @@ def test_what_is_done_is_not_looked_at():
     """The plan begins at the group's offset."""
     plan = plan_of(log_of("AAaA", committed=[(0, 2)]))
 
-    assert plan.shares == [Share(0, 2, 4, 2, chosen=1, kept=1)]
+    assert plan.shares == [Share(0, 2, 4, 2, chosen=1, kept=1, oldest=1)]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_records_that_cannot_be_chosen_are_counted_and_named():
     """The first few by their place; they are kept when they lie before a chosen one."""
     plan = plan_of(log_of("?" * 12 + "A"))
 
-    assert plan.shares == [Share(0, 0, 13, None, chosen=1, kept=12)]
+    assert plan.shares == [Share(0, 0, 13, None, chosen=1, kept=12, oldest=1)]
     assert (plan.left_out["odd"].count, list(map(str, plan.left_out["odd"].places))) == (
         12,
         [f"0:{offset}" for offset in range(10)],

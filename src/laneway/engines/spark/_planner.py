@@ -28,6 +28,7 @@ STOP, DRAINED, PAUSE, WAITED = "stop", "drained", "pause", "waited"
 seconds that the last batch waited for back-offs."""
 
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
+_RENEW = 3600.0  # seconds after which offsets are committed again: Kafka forgets those of an idle partition in a week
 _LAST_COMMIT = 10.0  # seconds for the commit before a stop; without a checkpoint what it misses is read again
 
 
@@ -45,6 +46,7 @@ class Planner:
         self._feeds = Feeds(stream.feeds, self._admin)
         self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
         self._committed: Places = {}
+        self._renewed = time.monotonic()
         self._running: tuple[Offsets, int, float] | None = None
         self._target: Places | None = None
         self._recovered: Places | None = None
@@ -204,6 +206,8 @@ class Planner:
 
     def _commit(self, offsets: Places) -> None:
         """Commit what is new, and wait for it: a kill right after must not repeat a batch that is done."""
+        if time.monotonic() - self._renewed > _RENEW:
+            self._committed, self._renewed = {}, time.monotonic()
         new = {place: offset for place, offset in offsets.items() if self._committed.get(place) != offset}
         try:
             self._group.commit_all(new, wait=True)
