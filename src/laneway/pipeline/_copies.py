@@ -171,6 +171,8 @@ class Copies:
         """
         if not jobs:
             then()
+        elif len(jobs) == 1:
+            jobs[0](then)
         elif self._is_in_turn:
             waiting = iter(jobs)
 

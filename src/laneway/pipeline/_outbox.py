@@ -36,7 +36,7 @@ class Letter:
         self.undeliverable = undeliverable
         """Called when a try failed; True when the letter is taken care of in another way and is not to be repeated."""
         self.tries = 0
-        self.size = sum(len(part) for part in posted[1:3] if isinstance(part, (bytes, str)))
+        self.size = _length(posted[1]) + _length(posted[2])
         """Bytes of key and value as it was posted: what is sent in its place may be smaller."""
 
 
@@ -139,3 +139,7 @@ class Outbox:
 def is_hopeless(error: Any) -> bool:
     """Whether repeating the same message cannot help."""
     return isinstance(error, (MessageTooLargeError, TypeError, ValueError))
+
+
+def _length(part: Any) -> int:
+    return len(part) if isinstance(part, (bytes, str)) else 0

@@ -132,6 +132,7 @@ class Park:
 
 
 Verdict = TryAgain | Defer | Park
+_PARK, _DEFERS = Park(), tuple(Defer(step) for step in range(1, _MOST_STEPS + 1))
 
 
 def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Verdict:
@@ -149,7 +150,7 @@ def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Ve
         return Park()
     in_place = retry.attempts * (1 if retry.hops else 1 + len(retry.delays))
     if attempt >= in_place:
-        return Defer(step + 1) if step < retry.hops else Park()
+        return _DEFERS[step] if step < retry.hops else _PARK
     step_calls = attempt % retry.attempts
     usual = retry.pause(step_calls) if step_calls else retry.delays[attempt // retry.attempts - 1]
     return TryAgain(_asked(error, usual))
