@@ -44,6 +44,9 @@ class Outbox:
     """Hands letters to a sender and repeats those that fail, for ever, with growing pauses.
 
     Only the runner's own thread calls it. Nothing here gives up, because what waits for a letter would be lost.
+
+    A broker refuses a whole request when one message in it is too large. So a letter that was refused for its size
+    while others were on their way to the same topic is sent again by itself, and only then believed to be too large.
     """
 
     def __init__(
@@ -61,6 +64,11 @@ class Outbox:
         self._answers: deque[tuple[Letter, Exception | None]] = deque()
         self._later: list[tuple[float, int, Letter]] = []
         self._order = count()
+        self._on_way: dict[str, int] = {}
+        self._alone: dict[str, Letter | None] = {}
+        """Topic to the one letter on its way there, if no other was sent meanwhile."""
+        self._in_turn: dict[str, deque[Letter]] = {}
+        """Topic to the letters that go there one after the other, because one of them is too large."""
         self.pending = 0
         """Letters not yet acknowledged."""
         self.size = 0
@@ -83,6 +91,8 @@ class Outbox:
             self._answered(*self._answers.popleft(), now)
         while self._later and self._later[0][0] <= now:
             self._send(heapq.heappop(self._later)[2])
+        if self._in_turn:
+            self._send_in_turn()
         if not self._later:
             self.trouble = None
 
@@ -92,7 +102,24 @@ class Outbox:
         return self._later[0][0] if self._later else None
 
     def _send(self, letter: Letter) -> None:
+        waiting = self._in_turn.get(letter.posted[0]) if self._in_turn else None
+        if waiting is None:
+            self._hand_over(letter)
+        else:
+            waiting.append(letter)
+
+    def _send_in_turn(self) -> None:
+        for topic, waiting in list(self._in_turn.items()):
+            if not waiting:
+                del self._in_turn[topic]
+            elif not self._on_way.get(topic):
+                self._hand_over(waiting.popleft())
+
+    def _hand_over(self, letter: Letter) -> None:
         topic, key, value, headers, partition, timestamp = letter.posted
+        on_way = self._on_way.get(topic, 0)
+        self._on_way[topic] = on_way + 1
+        self._alone[topic] = None if on_way else letter
 
         def delivered(error: Exception | None) -> None:
             self._answers.append((letter, error))
@@ -112,6 +139,12 @@ class Outbox:
             delivered(error)
 
     def _answered(self, letter: Letter, error: Exception | None, now: float) -> None:
+        topic = letter.posted[0]
+        self._on_way[topic] -= 1
+        if isinstance(error, MessageTooLargeError) and self._alone[topic] is not letter:
+            self._tally.undelivered += 1
+            self._in_turn.setdefault(topic, deque()).append(letter)
+            return
         if error is None:
             self._gone(letter)
             self._tally.produced += 1

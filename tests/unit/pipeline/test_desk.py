@@ -159,12 +159,13 @@ def test_a_message_that_is_too_large_parks_its_record():
     too_large = MessageTooLargeError("x")
     bench = Bench(
         lambda record: [Message(OUT, b"1"), Message(OUT, b"2"), Message(OUT, b"3")],
-        answers=[too_large, None, too_large],
+        # Together, then each by itself, with the copy of the record in between.
+        answers=[too_large, None, too_large, too_large, None, too_large],
     )
     bench.desk.admit([make_record()])
     tally = bench.run()
 
-    assert (tally.handled, tally.parked, tally.undelivered) == (0, 1, 2)
+    assert (tally.handled, tally.parked, tally.undelivered) == (0, 1, 4)
     assert [message["topic"] for message in bench.sender.acked] == ["out", "orders.billing.error"]
 
 
@@ -574,13 +575,13 @@ def test_a_hopeless_message_of_a_batch_that_is_wholly_marked_is_told_of(is_told)
         skip_all_and_say_so,
         kind="batch",
         size=2,
-        answers=[MessageTooLargeError("huge")],
+        answers=[MessageTooLargeError("huge"), None, MessageTooLargeError("huge")],
         notice=notices.append if is_told else None,
     )
     bench.desk.admit(make_records(2))
     tally = bench.run()
 
-    assert (tally.skipped, tally.parked, tally.produced, tally.undelivered) == (2, 0, 1, 1)
+    assert (tally.skipped, tally.parked, tally.produced, tally.undelivered) == (2, 0, 1, 2)
     assert len(notices) == is_told
     assert all("a message for out cannot be delivered: huge; it is given up" in notice for notice in notices)
 

@@ -121,3 +121,47 @@ def test_an_idle_outbox_leaves_the_sender_alone():
 def test_some_errors_are_hopeless(error, expected):
     """Repeating the same message helps against everything that may pass."""
     assert expected == is_hopeless(error)
+
+
+class Requests:
+    """A broker that judges whole requests: one message that is too large spoils all that came with it."""
+
+    def __init__(self, limit):
+        self.limit, self.request, self.taken = limit, [], []
+
+    def send(self, topic, *, value, delivered, **rest):
+        self.request.append((value, delivered))
+
+    def poll(self):
+        request, self.request = self.request, []
+        is_refused = any(len(value) > self.limit for value, _ in request)
+        self.taken += [] if is_refused else [value for value, _ in request]
+        for _, delivered in request:
+            delivered(MessageTooLargeError("request") if is_refused else None)
+
+
+def test_a_message_that_is_too_large_does_not_spoil_its_neighbours():
+    """Once, every copy of a request was made smaller, or its record parked, because one in it was too large."""
+    sender, tally = Requests(limit=10), Tally()
+    outbox, landed, hopeless = Outbox(sender, tally), [], []
+
+    def post(value):
+        def undeliverable(letter, error):
+            hopeless.append(value)
+            return True
+
+        outbox.post(Letter(("out", b"k", value, [], 0, None), lambda: landed.append(value), undeliverable))
+
+    for value in (b"1", b"2" * 11, b"3"):
+        post(value)
+    for now in range(12):
+        outbox.tick(float(now))
+        if now == 2:
+            post(b"4")
+    assert (sorted(landed), hopeless) == ([b"1", b"3", b"4"], [b"2" * 11])
+    assert sorted(sender.taken) == [b"1", b"3", b"4"]
+    assert (outbox.pending, outbox.size) == (0, 0)
+    post(b"5")
+    post(b"6")
+    outbox.tick(20.0)
+    assert landed[-2:] == [b"5", b"6"]  # together again

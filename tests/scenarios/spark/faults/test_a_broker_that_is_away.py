@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
-AWAY = 12.0  # seconds until it is started again, which takes some more: more than a request may take, less than a message
+AWAY = 12.0  # seconds until it is started again, which takes 8 more: longer than any request may take
 
 
 def test_the_run_goes_on_by_itself(tmp_path: Path) -> None:
