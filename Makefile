@@ -43,8 +43,11 @@ lint: .make/installed  ## Style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup lint  ## Everything, on real Kafka and real Spark.
-	$(BIN)/python -m pytest tests --durations=15
+test: setup lint  ## Everything, on real Kafka and real Spark. In two halves: most of the time one of them waits.
+	@$(BIN)/python -m pytest tests/scenarios/spark --durations=10 > .make/spark.log 2>&1 & other=$$!; \
+	$(BIN)/python -m pytest tests --ignore=tests/scenarios/spark --durations=10; first=$$?; \
+	echo "the other half: tests/scenarios/spark"; wait $$other; second=$$?; cat .make/spark.log; \
+	exit $$((first > second ? first : second))
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py

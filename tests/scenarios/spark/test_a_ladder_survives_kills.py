@@ -32,7 +32,9 @@ def test_every_record_reaches_its_end_in_the_order_that_the_mode_keeps(scene: Sc
     scene.produce_rows((f"k{number % KEYS}".encode(), str(number).encode()) for number in range(RECORDS))
     for kind in ("done", "failed"):
         (scene.folder / "history" / kind).mkdir(parents=True)
-    rest = {"mode": mode, "seconds": 0.005, "lanes": 40, "LANEWAY_SPARK_BATCH_TARGET": "2s"}
+    # In place every batch waits for the whole ladder.
+    steps = "200ms,400ms" if mode == "blocking" else "1s,2s"
+    rest = {"mode": mode, "steps": steps, "seconds": 0.005, "lanes": 40, "LANEWAY_SPARK_BATCH_TARGET": "2s"}
     for limit in (*KILLS, None):
         run = scene.run(target="support.ladder_app:app", **rest)
         if limit is not None:

@@ -22,7 +22,7 @@ def test_every_failing_record_has_one_copy_on_each_topic(scene: FaultScene, mode
     # Seconds of one batch, so that the kills fall into it.
     rest = {"steps": "1s", "mode": mode, "seconds": 0.05, "LANEWAY_SPARK_TASKS": 1}
     run = scene.begin(**rest)
-    scene.until(lambda: sum(scene.ends(scene.retry()).values()) > 100)
+    scene.until(lambda: sum(scene.ends(scene.retry()).values()) > 40)
     assert not any(scene.committed().values())
     victims = run.workers()
     assert victims

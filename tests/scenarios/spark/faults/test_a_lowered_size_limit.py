@@ -23,7 +23,6 @@ def test_what_does_not_fit_is_parked_and_what_does_not_fit_there_is_reduced(scen
     small = scene.produce_failing([1] * 60, b"x" * 100)
     large = scene.produce_failing([1] * 3, b"y" * 5_000)
     scene.until(lambda: scene.is_finished() and len(scene.parked()) >= 3, timeout=40)
-    print(len(scene.done()), len(scene.parked()))
     assert set(scene.parked()) == large
     assert {(call.partition, call.offset) for call in scene.done()} >= small
     copies = scene.read(scene.error_topic)

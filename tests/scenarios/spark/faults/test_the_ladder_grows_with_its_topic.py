@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 def test_growth_from_three_to_five(scene: FaultScene) -> None:
     """Retry topics grow with their source; records of new partitions climb the ladder, and a key's order holds."""
-    run = scene.begin(steps="1s,1s", mode="park")
+    run = scene.begin(steps="2s,1s", mode="park")
     scene.produce_failing([9] * 10)  # so that the workers' producers know the retry topic as it was
     scene.until(lambda: sum(scene.ends(scene.retry()).values()) == 10)
     scene.admin.grow(scene.topic, 5)
-    scene.until(lambda: len(scene.admin.partitions(scene.retry(2))) == 5, timeout=15)
+    scene.until(lambda: len(scene.admin.partitions(scene.retry(2))) == 5, timeout=30)
     assert len(scene.admin.partitions(scene.retry())) == 5
     scene.ready(scene.topic, 5)
     # A producer that knew the topic before would not know of the new partitions for minutes.
