@@ -55,7 +55,10 @@ def find(pid_file: Path, mark: str) -> psutil.Process | None:
         return None
     try:
         process = psutil.Process(pid)
-        return process if mark in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE else None
+        words = process.cmdline()
+        # A child that has only just begun shows no arguments yet; it must not be taken for one that ended.
+        is_it = mark in words or (not words and pid in _children)
+        return process if is_it and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.Error:
         return None
 

@@ -30,14 +30,14 @@ def as_admin_error(error: KafkaException) -> AdminError:
     return AdminError(text_of(error)) if is_auth_error(error) else BrokerAbsentError(text_of(error))
 
 
-def as_produce_error(error: Any, more: str = "") -> ProduceError:
-    """Why a message was not delivered, with what else is known."""
+def as_produce_error(error: Any) -> ProduceError:
+    """Why a message was not delivered."""
     kind = ProduceError
     if error.code() in _TOO_LARGE:
         kind = MessageTooLargeError
     elif error.code() == KafkaError.INVALID_TIMESTAMP:
         kind = TimestampRefusedError
-    return kind(f"{error.name()}: {error.str()}{f'; {more}' if more else ''}")
+    return kind(f"{error.name()}: {error.str()}")
 
 
 def is_auth_error(error: Any) -> bool:

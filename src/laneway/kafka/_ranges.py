@@ -174,15 +174,19 @@ class RangeReader:
     def _lose(self, partition: int) -> None:
         """The range's start is gone from the log."""
         try:
-            low, _high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), 10)
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), 10)
         except KafkaException as error:
             raise EngineError(f"{self._topic}[{partition}]: {error}") from error
         position, end = self._next[partition], self._ends[partition]
-        gone = max(0, min(low, end) - position)
+        if high < position:
+            first, told = end, f"ends at {high}"  # the topic was made anew: nothing of the range will ever come
+        else:
+            first, told = min(low, end), f"begins at {low}"
+        gone = max(0, first - position)
         if not self._skip_lost:
             raise DataLossError(
-                f"{self._topic}[{partition}]: offsets {position} to {min(low, end) - 1} are gone (the log begins at "
-                f"{low} now). They were deleted before they were read. To go on without them set on_data_loss: continue"
+                f"{self._topic}[{partition}]: offsets {position} to {first - 1} are gone (the log {told} now). They "
+                "were deleted before they were read. To go on without them set on_data_loss: continue"
             )
         self.lost += gone
         self._next[partition] = position + gone

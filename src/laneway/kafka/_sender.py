@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from laneway.errors import ProduceError
 from laneway.kafka._errors import as_produce_error
 from laneway.kafka._quiet import quiet
 
@@ -17,12 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaSender"]
 
-_UNSAFE = {
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - public, see _errors
-    KafkaError.NOT_ENOUGH_REPLICAS,
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-}
-_ASK = 5.0  # seconds between questions for the state of a topic; each may take one
+_ASK, _ANSWER = 1.0, 0.5  # seconds between two questions for a topic, and for the answer: the runner waits for it
 
 
 class KafkaSender:
@@ -34,7 +31,8 @@ class KafkaSender:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._producer = Producer(quiet(options))
-        self._asked, self._known = -_ASK, ""
+        self._failed: deque[tuple[str, Any, Callable[[Exception | None], None]]] = deque()
+        self._asked: dict[str, tuple[float, str]] = {}
 
     def send(
         self,
@@ -50,7 +48,10 @@ class KafkaSender:
         """Hand over a message; when the local queue is full, wait for room."""
 
         def on_delivery(error: Any, _message: Any) -> None:
-            delivered(None if error is None else as_produce_error(error, self._why(error, topic)))
+            if error is None:
+                delivered(None)
+            else:
+                self._failed.append((topic, error, delivered))
 
         rest: dict[str, Any] = {}
         if partition is not None:
@@ -67,27 +68,46 @@ class KafkaSender:
                 self._producer.poll(0.05)
             except KafkaException as error:
                 # Refused at once (too large for the client, unknown partition): the answer comes the usual way.
+                if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - public, see _errors
+                    self._look(topic)
                 delivered(as_produce_error(error.args[0]))
                 return
-
-    def _why(self, error: Any, topic: str) -> str:
-        """What the client does not tell: a message that no broker would take just times out."""
-        if error.code() not in _UNSAFE or time.monotonic() - self._asked < _ASK:
-            return self._known if error.code() in _UNSAFE else ""
-        self._asked, self._known = time.monotonic(), ""
-        try:
-            partitions = self._producer.list_topics(topic, timeout=1.0).topics[topic].partitions.values()
-        except (KafkaException, KeyError):
-            return ""
-        fewest = min(partitions, key=lambda found: len(found.isrs) - len(found.replicas), default=None)
-        if fewest is not None and len(fewest.isrs) < len(fewest.replicas):
-            self._known = f"{len(fewest.isrs)} of {len(fewest.replicas)} replicas are in sync"
-        return self._known
 
     def poll(self) -> None:
         """Run the callbacks of messages whose fate is known."""
         self._producer.poll(0)
+        self._tell_failed()
 
     def flush(self, timeout: float) -> int:
         """Wait for everything under way; returns how many messages are still not delivered."""
-        return int(self._producer.flush(timeout))
+        left = int(self._producer.flush(timeout))
+        self._tell_failed()
+        return left
+
+    def _tell_failed(self) -> None:
+        """Tell of messages that failed; "timed out" alone helps nobody, so what is wrong with their topic is told too.
+
+        Not in their callbacks: a client that is asked from inside one ends the process.
+        """
+        while self._failed:
+            topic, error, delivered = self._failed.popleft()
+            told = as_produce_error(error)
+            found = self._look(topic) if error.code() == KafkaError._MSG_TIMED_OUT else ""  # noqa: SLF001 - public
+            delivered(ProduceError(f"{told} ({found})") if found else told)
+
+    def _look(self, topic: str) -> str:
+        """What is wrong with a topic, in words. librdkafka, asked, also learns that it has grown, minutes sooner."""
+        now = time.monotonic()
+        asked, found = self._asked.get(topic, (-_ASK, ""))
+        if now - asked < _ASK:
+            return found
+        try:
+            state = self._producer.list_topics(topic, timeout=_ANSWER).topics[topic]
+        except KafkaException:
+            found = "no broker answers"
+        else:
+            counts = [(len(part.isrs), len(part.replicas)) for part in state.partitions.values()]
+            few = min((count for count in counts if count[0] < count[1]), default=None)
+            found = state.error.str() if state.error else f"{few[0]} of {few[1]} replicas are in sync" if few else ""
+        self._asked[topic] = (now, found)
+        return found
