@@ -113,7 +113,7 @@ class CopyFailed(msgspec.Struct, frozen=True, tag=True):
 
     def __str__(self) -> str:
         """One line: what and why."""
-        return f"cannot write to {self.topic}: {self.error}"
+        return f"could not write to {self.topic}: {self.error}"
 
 
 class InterceptorFailed(msgspec.Struct, frozen=True, tag=True):
