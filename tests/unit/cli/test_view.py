@@ -98,7 +98,10 @@ PLACE = ("charge", "orders", 0, 7, 1)
     ("events", "expected"),
     [
         ([RecordParked(*PLACE, "ValueError: no", "orders.error")], ["  parked orders[0]@7: ValueError: no"]),
-        ([RecordHandled(*PLACE), CopyFailed("charge", "out", "it is away", 1)], ["  could not write to out: it is away"]),
+        (
+            [RecordHandled(*PLACE), CopyFailed("charge", "out", "it is away", 1)],
+            ["  could not write to out: it is away"],
+        ),
         (
             [RecordRetried(*PLACE, "E: 1", timedelta(1)), RecordParked(*PLACE, "E: 2", "e")],
             ["  retried orders[0]@7: E: 1"],
