@@ -55,10 +55,12 @@ def find(pid_file: Path, mark: str) -> psutil.Process | None:
         return None
     try:
         process = psutil.Process(pid)
-        words = process.cmdline()
-        # A child that has only just begun shows no arguments yet; it must not be taken for one that ended.
-        is_it = mark in words or (not words and pid in _children)
-        return process if is_it and process.status() != psutil.STATUS_ZOMBIE else None
+        words, looks = process.cmdline(), 0
+        while not words and looks < 100 and process.status() != psutil.STATUS_ZOMBIE:
+            # A process that has only just begun shows no arguments yet; it must not be taken for one that ended.
+            time.sleep(0.01)
+            words, looks = process.cmdline(), looks + 1
+        return process if mark in words and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.Error:
         return None
 
