@@ -653,3 +653,20 @@ def test_keys_that_failed_in_one_batch_are_due_at_one_moment():
     desk.settle(turn, Call(route, clock).batch(turn))
 
     assert len({until for until, _, _ in desk.scheduler._late}) == 1
+
+
+def test_only_time_in_which_everything_waits_for_a_pause_counts_as_waited():
+    """Once, such pauses were taken for the handler's pace, and batches shrank to a few records."""
+    bench = Bench(raising(ValueError("x")), retry=Retry(attempts=2, backoff="10s", backoff_max="10s", jitter=0))
+    bench.desk.admit([make_record()])
+    bench.turn()
+    bench.desk.tick()
+    bench.clock.advance(4.0)
+    bench.desk.tick()
+    assert bench.desk.tally.waited == 4.0
+
+    bench.desk.admit([make_record(1, b"other")])  # something may run: it is work that is late, not a pause
+    bench.desk.tick()
+    bench.clock.advance(3.0)
+    bench.desk.tick()
+    assert bench.desk.tally.waited == 4.0

@@ -1,0 +1,56 @@
+"""What the planner commits, and what it takes for the pace of a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from laneway import App, Topic
+from laneway.engines.spark import _planner
+from laneway.engines.spark._planner import WAITED, Planner
+from laneway.engines.spark._stream import Feed, Stream
+
+
+class Group:
+    """Takes down what is committed."""
+
+    def __init__(self, *_):
+        self.commits = []
+
+    def commit_all(self, offsets, *, wait):
+        self.commits.append(dict(offsets))
+
+
+def charge(record):
+    """Do nothing."""
+
+
+@pytest.fixture
+def planner(tmp_path, monkeypatch):
+    """A planner without a broker."""
+    monkeypatch.setattr(_planner, "GroupOffsets", Group)
+    monkeypatch.setattr(_planner, "Admin", lambda *_: None)
+    app = App("billing")
+    app.handler(Topic("orders"))(charge)
+    feeds = (Feed("orders", ("charge",)),)
+    rest = {"control": str(tmp_path), "feeds": feeds}
+    return Planner(Stream("billing", "orders", ("charge",), Stream.pickled(app), (), {}, {}, {}, **rest))
+
+
+def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):
+    """Kafka forgets the offset of a partition that is idle for a week; an app that runs must not lose its place."""
+    places = {("orders", 0): 5, ("orders", 1): 7}
+    planner._commit(places)
+    planner._commit(places)
+    assert planner._group.commits == [places, {}]
+    monkeypatch.setattr(_planner, "_RENEW", -1.0)
+    planner._commit(places)
+    assert planner._group.commits[-1] == places
+
+
+def test_waiting_for_a_back_off_is_no_pace(planner, tmp_path):
+    """A batch that waited 9 of its 10 seconds does not make the next one ten times smaller."""
+    assert planner._waited() == 0.0
+    (tmp_path / WAITED).write_text("9.000")
+    assert planner._waited() == 9.0
+    (tmp_path / WAITED).write_text("half wri")
+    assert planner._waited() == 0.0
