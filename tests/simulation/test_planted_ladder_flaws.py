@@ -50,14 +50,15 @@ def test_a_key_that_joins_too_late_is_found(monkeypatch):
 
 def test_a_key_that_leaves_too_early_is_found(monkeypatch):
     """It waits on its step until its copy is on the next one."""
-    job = Copies._job
+    send_all = Copies.send_all
 
-    def hasty(self, record, error, verdict):
-        if isinstance(verdict, Defer):
-            self._turned_back(record, verdict.step - 1)
-        return job(self, record, error, verdict)
+    def hasty(self, members, then):
+        for record, _, verdict in members:
+            if isinstance(verdict, Defer):
+                self._turned_back(record, verdict.step - 1)
+        send_all(self, members, then)
 
-    monkeypatch.setattr(Copies, "_job", hasty)
+    monkeypatch.setattr(Copies, "send_all", hasty)
     finds("is called before")
 
 

@@ -221,7 +221,7 @@ class SparkWorld(_Base):
         from laneway.settings import load
 
         settings = load(overrides={"brokers": self._cluster.bootstrap})
-        engine = SparkEngine(settings, batch_done=lambda *_: None)
+        engine = SparkEngine(settings)
         names = [name for route in app.routes for name in (route.topic.name, *route.retry_topics_of(app.name))]
 
         def stop_at_end() -> None:

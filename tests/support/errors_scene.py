@@ -15,7 +15,7 @@ from unittest import mock
 
 from laneway._record import Record
 from laneway.cli import main
-from laneway.kafka import GroupOffsets, Range, RangeReader
+from laneway.kafka import BrokerAbsentError, GroupOffsets, Range, RangeReader
 from laneway.retry import Failure, parked_headers
 from support.waiting import eventually
 
@@ -145,8 +145,16 @@ class ErrorScene:
     def committed(self) -> dict[int, int]:
         """Offsets of the group."""
         offsets = GroupOffsets(self.options, self.group)
+        numbers = self.cluster.admin.partitions(self.error_topic)
+
+        def asked() -> list[dict[int, int]]:
+            try:
+                return [offsets.committed(self.error_topic, numbers)]
+            except BrokerAbsentError:
+                return []  # right after its start a broker may not be ready to coordinate the group
+
         try:
-            return offsets.committed(self.error_topic, self.cluster.admin.partitions(self.error_topic))
+            return eventually(asked, timeout=20, why="the group's offsets")[0]
         finally:
             offsets.close()
 

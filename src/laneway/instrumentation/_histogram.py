@@ -32,7 +32,7 @@ class Histogram:
         counts = self.counts
         for value in values:
             if value < _EXACT:
-                bucket = max(value, 0)
+                bucket = value if value > 0 else 0  # noqa: FURB136 - max() takes as long as all the rest
             else:
                 shift = value.bit_length() - 6
                 bucket = (shift << 5) + (value >> shift)

@@ -80,6 +80,12 @@ class Copies:
         self, members: Sequence[tuple[Record[Any], Exception, Defer | Park]], then: Callable[[], None]
     ) -> None:
         """Copy records of one key to where their verdicts say; *then* is called when the last copy is safe."""
+        if len(members) == 1:  # the commonest by far: no job
+            record, error, verdict = members[0]
+            if isinstance(verdict, Defer):
+                failure = Failure.of(error, with_trace=False)
+                self._defer(record, failure, verdict.step, error if self._censor else None, then)
+                return
         jobs = [self._job(*member) for member in members]
         self._run([job for job in jobs if job is not None], then)
 

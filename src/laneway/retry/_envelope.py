@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from laneway._record import Origin
@@ -150,19 +151,19 @@ def deferred_headers(
     # Written out: with a handler that takes a microsecond this is most of what a failure costs.
     headers: list[tuple[str, bytes | None]] = [
         *_own(record),
-        ("laneway-origin-topic", topic.encode()),
-        ("laneway-origin-partition", b"%d" % partition),
+        _often("laneway-origin-topic", topic),
+        _often("laneway-origin-partition", partition),
         ("laneway-origin-offset", b"%d" % offset),
         ("laneway-origin-timestamp", b"%d" % timestamp),
-        ("laneway-attempts", b"%d" % (record.attempt if failure else record.attempt - 1)),
-        ("laneway-app", app.encode()),
-        ("laneway-handler", _as_bytes(handler)),
-        ("laneway-step", b"%d" % step),
+        _often("laneway-attempts", record.attempt if failure else record.attempt - 1),
+        _often("laneway-app", app),
+        _often("laneway-handler", handler),
+        _often("laneway-step", step),
         ("laneway-due", b"%d" % due),
     ]
     if failure is not None:
-        headers.append(("laneway-error-type", _as_bytes(failure.type)))
-        headers.append(("laneway-error-message", _as_bytes(failure.message)))
+        headers.append(_often("laneway-error-type", failure.type))
+        headers.append(("laneway-error-message", failure.message.encode("utf-8", "replace")))
     if errors := errors_of(record):
         headers.append(("laneway-errors", b"%d" % errors))
     return headers
@@ -267,6 +268,12 @@ def _as_number(value: bytes | None, most: int) -> int | None:
         return None
     number = int(value)
     return number if number <= most else None
+
+
+@lru_cache(4096)
+def _often(name: str, value: str | int) -> tuple[str, bytes]:
+    """A header that many copies have; it is made once."""
+    return (name, _as_bytes(value))
 
 
 def _as_bytes(value: object) -> bytes:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from laneway._app import App
     from laneway._route import Route
+    from laneway.settings import ClusterSettings
 
 __all__ = [
     "cluster_of",
@@ -42,6 +43,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I2
 _FIRST_ROUNDS = (
     64  # records of the first batch for each lane: over soon whatever a call takes, long enough to measure it
 )
+_LINGER = 20  # milliseconds
 _RETRY_FIELDS = {"attempts", "backoff", "backoff_max"}
 
 
@@ -190,7 +192,7 @@ def stream_of(app: str, routes: list[Route], settings: Settings, folder: Path, p
         paths=Stream.search_path(),
         client=cluster.client_options(),
         consumer={**cluster.consumer_options(), **_prefetch(routes, partitions, tasks)},
-        producer=cluster.producer_options(),
+        producer={**cluster.producer_options(), **_linger(cluster)},
         tasks=tasks,
         batch_target=settings.spark.batch_target.total_seconds(),
         max_batch_records=settings.spark.max_batch_records,
@@ -263,6 +265,14 @@ def _prefetch(routes: list[Route], partitions: int, tasks: int) -> dict[str, Any
         # A fetch may pass the queue's bound by its whole size, and small records take three times their bytes there.
         "fetch.message.max.bytes": 1 << 20,
     }
+
+
+def _linger(cluster: ClusterSettings) -> dict[str, Any]:
+    """Let copies and messages wait for each other a little longer, unless the configuration says how long.
+
+    A batch takes longer than this anyway, and a broker takes a request of ten messages as quickly as one of two.
+    """
+    return {} if "linger" in cluster.producer.model_fields_set else {"linger.ms": _LINGER}
 
 
 def lag_of(app: App, settings: Settings) -> int | None:
