@@ -230,7 +230,7 @@ def _topics(
     """The error topics of the app, as the configuration has it."""
     from laneway.cli._errors_carry import refuse
     from laneway.cli._target import find_app
-    from laneway.engines.spark._setting import cluster_of, configured
+    from laneway.engines._configured import cluster_of, configured
     from laneway.parked import error_topics_of
     from laneway.settings import load
 

@@ -83,7 +83,7 @@ def run(
 def _require_topic(app: App, settings: Settings, topic: str | None) -> None:
     """Refuse an app that parks nothing, and a topic on which it does not."""
     from laneway.cli._errors_carry import refuse
-    from laneway.engines.spark._setting import configured
+    from laneway.engines._configured import configured
 
     names = dict.fromkeys(route.error_topic_of(app.name) for route in configured(app, settings).routes)
     if not names:

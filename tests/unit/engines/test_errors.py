@@ -11,9 +11,10 @@ import pytest
 
 from laneway import App, ErrorConsumer, Topic
 from laneway._error_consumer import ErrorRuns
+from laneway.engines._configured import _error_consumer
 from laneway.engines.spark import _errors
 from laneway.engines.spark._errors import ErrorSchedule, error_streams, only_run
-from laneway.engines.spark._setting import _error_consumer, master_of
+from laneway.engines.spark._setting import master_of
 from laneway.engines.spark._stream import Stream
 from laneway.errors import EngineError
 from laneway.parked import Extent, Parked

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from laneway import App, Topic
+from laneway.engines._topics import Feed
 from laneway.engines.spark import _planner
 from laneway.engines.spark._planner import WAITED, Planner
-from laneway.engines.spark._stream import Feed, Stream
+from laneway.engines.spark._stream import Stream
 
 
 class Group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from laneway import App, Breaker, Topic
-from laneway.engines.spark._setting import configured
+from laneway.engines._configured import configured
 from laneway.settings import load
 
 

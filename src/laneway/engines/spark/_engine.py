@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laneway._error_consumer import ErrorRuns
 from laneway._life import Life, State
 from laneway._route import check_together
+from laneway.engines._report import RunReport
+from laneway.engines._signals import listen, stop_signals
 from laneway.errors import DeclarationError, EngineError, LanewayError
 from laneway.events import BatchHandled, StateChanged
-from laneway.instrumentation import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,25 +24,12 @@ if TYPE_CHECKING:
     from laneway._app import App
     from laneway.engines.spark._errors import ErrorSchedule
     from laneway.engines.spark._query import TopicQuery
+    from laneway.instrumentation import Tally
     from laneway.settings import Settings
 
-__all__ = ["RunReport", "SparkEngine"]
+__all__ = ["SparkEngine"]
 
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK = 0.05  # seconds between looks at the queries
-
-
-@dataclass(slots=True)
-class RunReport:
-    """What a run did."""
-
-    app: str
-    tally: Tally = field(default_factory=Tally)
-    batches: int = 0
-    was_forced: bool = False
-    """Stopped before the running batch was over, by a second signal or because `drain` ran out."""
-    errors: ErrorRuns = field(default_factory=ErrorRuns)
-    """What the runs over the error topics did that began meanwhile, on their schedule."""
 
 
 class SparkEngine:
@@ -122,8 +107,10 @@ class SparkEngine:
 
     def run(self, app: App) -> RunReport:
         """Run until stopped, or with *once* until everything that waits is handled."""
+        from laneway.engines._configured import configured, effective
+        from laneway.engines._topics import prepare_topics
         from laneway.engines.spark._query import TopicQuery
-        from laneway.engines.spark._setting import configured, effective, prepare_topics, streams_of
+        from laneway.engines.spark._setting import streams_of
 
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
@@ -156,9 +143,10 @@ class SparkEngine:
         Raises:
             EngineError: a run of this process is under way already.
         """
+        from laneway.engines._configured import configured, effective
+        from laneway.engines._topics import until_ready
         from laneway.engines.spark._errors import error_streams, only_run
         from laneway.engines.spark._query import TopicQuery
-        from laneway.engines.spark._setting import configured, effective, patiently
 
         settings = effective(self._settings, self._overrides)
         # The offsets of the group are the truth: a checkpoint would be that of the app's own topics.
@@ -174,7 +162,7 @@ class SparkEngine:
         with ExitStack() as stack:
             stack.enter_context(only_run(app.name))
             control = self._begun(stack)
-            planned = patiently(
+            planned = until_ready(
                 lambda: error_streams(app, settings, control / "errors", topic=topic, is_stopping=is_stopping),
                 settings, self.life, is_stopping, self._wake,
             )  # fmt: skip
@@ -188,7 +176,7 @@ class SparkEngine:
     def _begun(self, stack: ExitStack) -> Path:
         """Take over signals and a folder until the end."""
         stack.callback(self.life.enter, State.STOPPED)
-        stack.enter_context(_signals(self.stop))
+        stack.enter_context(stop_signals(self.stop))
         control = Path(stack.enter_context(_scratch()))
         self.life.enter(State.INITIALISING)
         return control
@@ -263,7 +251,7 @@ class SparkEngine:
         if is_ours:
             stack.callback(_stop_session, spark, spill)
             # Spark has put its own handler of Ctrl-C in, which cancels jobs; ours finishes them.
-            _listen(self.stop)
+            listen(self.stop)
         for stream, query in zip(streams, self._queries, strict=True):
             place = f"{checkpoint}/{Path(stream.control).name}"
             query.start(spark, checkpoint=place, trigger=spark_settings.trigger, once=once)
@@ -311,27 +299,6 @@ class SparkEngine:
         for query in queries:
             query.raise_if_failed()
         return False
-
-
-@contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM ask to stop, when this is the main thread; put back what was there."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
-    _listen(stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _listen(stop: Callable[[], None]) -> None:
-    if threading.current_thread() is threading.main_thread():
-        for number in _STOP_SIGNALS:
-            signal.signal(number, lambda *_: stop())
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._error_app import ErrorApp
 from laneway._error_consumer import ErrorConsumer
+from laneway.engines._configured import cluster_of
 from laneway.engines.spark._query import TopicQuery
-from laneway.engines.spark._setting import cluster_of, stream_of
+from laneway.engines.spark._setting import stream_of
 from laneway.engines.spark._stream import ErrorPart, Stream
 from laneway.errors import EngineError, LanewayError
 from laneway.parked import ErrorLog, error_topics_of

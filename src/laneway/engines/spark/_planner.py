@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laneway.engines.spark._feeds import ABSENT, LOOK, Feeds, patiently
+from laneway.engines._feeds import ABSENT, LOOK, Feeds, patiently
 from laneway.engines.spark._plan import BatchSize, Share, pack, spread
 from laneway.engines.spark._worker import routes_of
 from laneway.errors import DataLossError
@@ -16,7 +16,8 @@ from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Place, Range
 
 if TYPE_CHECKING:
     from laneway._route import Route
-    from laneway.engines.spark._stream import Feed, Stream
+    from laneway.engines._topics import Feed
+    from laneway.engines.spark._stream import Stream
 
 __all__ = ["DRAINED", "PAUSE", "STOP", "WAITED", "Planner"]
 

@@ -12,20 +12,9 @@ from pyspark import cloudpickle
 
 if TYPE_CHECKING:
     from laneway._app import App
+    from laneway.engines._topics import Feed
 
-__all__ = ["ErrorPart", "Feed", "Stream"]
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """A topic that a query reads: the source, or a retry topic beside it."""
-
-    topic: str
-    routes: tuple[str, ...]
-    step: int = 0
-    """0 for the source, else the step of the ladder that its records wait for."""
-    delay: float = 0.0
-    """Seconds that a record must be old."""
+__all__ = ["ErrorPart", "Stream"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 
 from laneway._clock import SystemClock
+from laneway.engines._recovery import FreshSource, recollect
 from laneway.engines.spark._notices import notice
-from laneway.engines.spark._recovery import FreshSource, recollect
 from laneway.engines.spark._worker import worker_of
 from laneway.pipeline import Call, Desk
 from laneway.runners import AsyncRunner, ColumnarRunner, ThreadRunner

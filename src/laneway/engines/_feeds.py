@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway.engines._topics import KEEP
 from laneway.errors import AdminError
 from laneway.kafka import BrokerAbsentError
 from laneway.retry import DueEnds
@@ -14,16 +15,12 @@ from laneway.retry import DueEnds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laneway.engines.spark._stream import Feed
+    from laneway.engines._topics import Feed
     from laneway.kafka import Admin, Place
 
-__all__ = ["ABSENT", "KEEP", "LOOK", "Feeds", "patiently"]
+__all__ = ["ABSENT", "LOOK", "Feeds", "patiently"]
 
 T = TypeVar("T")
-
-KEEP = {"retention.ms": "-1"}
-"""Of topics that we create: a copy keeps its record's own timestamp, so by the usual retention an old record that
-fails would be deleted as soon as it is parked, and so would a retry while its app is stopped for a week."""
 
 LOOK = 0.01
 """Seconds between looks at the ends of the logs while waiting: half of it is added to the latency."""

@@ -1,29 +1,66 @@
-"""What a task must know of the copies on retry and error topics before it runs its first record."""
+"""What must be known of the copies on retry and error topics before the first record of a partition is run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from laneway.engines.spark._feeds import patiently
+from laneway.engines._feeds import patiently
 from laneway.kafka import Range
 from laneway.pipeline import Backlog, Copied
 from laneway.retry import read_from
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
     from laneway._record import Record
     from laneway._route import Route
-    from laneway.engines.spark._plan import Share
-    from laneway.engines.spark._worker import Worker
-    from laneway.kafka import Place
+    from laneway.kafka import Admin, Place, RangeReader
 
-__all__ = ["FreshSource", "recollect"]
+__all__ = ["Clients", "FreshSource", "Portion", "recollect"]
 
 _CHUNK = 500  # records of each partition that are read at first from the end of the error topic
 _MOST = 500_000  # a batch that parked more than this is not looked through: its copies may come twice
+
+
+class Clients(Protocol):
+    """What reads the topics of an app."""
+
+    app: str
+
+    @property
+    def admin(self) -> Admin:
+        """Asks for the ends of logs."""
+        ...
+
+    def reader_of(self, topic: str) -> RangeReader:
+        """Reads a topic."""
+        ...
+
+
+class Portion(Protocol):
+    """Some partitions of a topic that are about to be read."""
+
+    @property
+    def step(self) -> int:
+        """Of the ladder; 0 reads the source."""
+        ...
+
+    @property
+    def ranges(self) -> Sequence[Range]:
+        """What is about to be read."""
+        ...
+
+    @property
+    def since(self) -> Sequence[tuple[str, int, int]]:
+        """Topic, partition and offset up to which everything is finished, of the source and its retry topics."""
+        ...
+
+    @property
+    def pending(self) -> Sequence[Range]:
+        """What waits on higher steps."""
+        ...
 
 
 class FreshSource:
@@ -48,57 +85,57 @@ class FreshSource:
         return table
 
 
-def recollect(worker: Worker, route: Route, share: Share, *, is_repeated: bool) -> tuple[Backlog, Copied]:
+def recollect(clients: Clients, route: Route, share: Portion, *, is_repeated: bool) -> tuple[Backlog, Copied]:
     """Read what waits on higher steps, and what a killed run has parked.
 
     Args:
-        worker: whose clients to read with.
+        clients: to read with.
         route: the handler, at the share's step.
-        share: what the task is about to do.
+        share: what is about to be read.
         is_repeated: a task was tried before, or a run before this one may have worked on the same records.
     """
     backlog, copied, source = Backlog(), Copied.of(route), route.source or route.topic.name
     if route.parks_behind or is_repeated:
-        pending = _pending(worker, route, share) if is_repeated else share.pending
+        pending = _pending(clients, route, share) if is_repeated else share.pending
         for step in range(share.step + 1, route.retry.hops + 1):
-            topic = route.retry_topic_of(worker.app, step)
-            for records in _read(worker, [part for part in pending if part.topic == topic]):
+            topic = route.retry_topic_of(clients.app, step)
+            for records in _read(clients, [part for part in pending if part.topic == topic]):
                 if is_repeated:
                     copied.add(records)
                 if route.parks_behind:
                     backlog.load(records, step, route.lane_key, source if is_repeated else None)
     if is_repeated:
-        for records in _newly_parked(worker, route, share):
+        for records in _newly_parked(clients, route, share):
             copied.add(records)
     return backlog, copied
 
 
-def _pending(worker: Worker, route: Route, share: Share) -> list[Range]:
+def _pending(clients: Clients, route: Route, share: Portion) -> list[Range]:
     """What waits on higher steps now: a task that was killed has added to what there was when the share was planned."""
-    higher = set(route.retry_topics_of(worker.app)[share.step :])
+    higher = set(route.retry_topics_of(clients.app)[share.step :])
     here = {part.partition for part in share.ranges}
     begin = {(name, part): at for name, part, at in share.since if name in higher and part in here}
 
     def look() -> dict[Place, int]:
         # Asked for its partitions first, the client learns who leads them now: it does not when an offset is refused.
-        numbers = {topic: worker.admin.partitions(topic) for topic in higher}
-        return worker.admin.ends_of([place for place in begin if place[1] in numbers[place[0]]])
+        numbers = {topic: clients.admin.partitions(topic) for topic in higher}
+        return clients.admin.ends_of([place for place in begin if place[1] in numbers[place[0]]])
 
     ends = patiently(look)
     return [Range(*place, at, ends[place]) for place, at in begin.items() if ends.get(place, 0) > at]
 
 
-def _newly_parked(worker: Worker, route: Route, share: Share) -> Iterator[list[Record[Any]]]:
+def _newly_parked(clients: Clients, route: Route, share: Portion) -> Iterator[list[Record[Any]]]:
     """Copies on the error topic that come from records which are not finished yet: the newest ones.
 
     Batches run one after the other, so in each partition they lie behind those of finished records. Each is read from
     its end backwards until one of these is seen.
     """
-    topic, since = route.error_topic_of(worker.app), {(name, part): at for name, part, at in share.since}
+    topic, since = route.error_topic_of(clients.app), {(name, part): at for name, part, at in share.since}
 
     def look() -> tuple[dict[int, int], dict[int, int]]:
-        partitions = worker.admin.partitions(topic)
-        return worker.admin.starts(topic, partitions), worker.admin.ends(topic, partitions)
+        partitions = clients.admin.partitions(topic)
+        return clients.admin.starts(topic, partitions), clients.admin.ends(topic, partitions)
 
     begins, ends = patiently(look)
     # A run over the error topic itself has finished what lies before its offsets, and their copies with them.
@@ -109,7 +146,7 @@ def _newly_parked(worker: Worker, route: Route, share: Share) -> Iterator[list[R
         ranges = [Range(topic, part, max(starts[part], end - size), end) for part, end in open_.items()]
         total += sum(part.length for part in ranges)
         old: set[int] = set()
-        for records in _read(worker, ranges):
+        for records in _read(clients, ranges):
             fresh = []
             for record in records:
                 place = read_from(record)
@@ -126,10 +163,10 @@ def _newly_parked(worker: Worker, route: Route, share: Share) -> Iterator[list[R
         size *= 4
 
 
-def _read(worker: Worker, ranges: list[Range]) -> Iterator[list[Record[Any]]]:
+def _read(clients: Clients, ranges: list[Range]) -> Iterator[list[Record[Any]]]:
     if not ranges:
         return
-    reader = worker.reader_of(ranges[0].topic)
+    reader = clients.reader_of(ranges[0].topic)
     reader.open(ranges)
     try:
         while not reader.is_exhausted:

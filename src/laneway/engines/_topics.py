@@ -1,0 +1,122 @@
+"""The topics of an app: waited for, created beside their sources, looked at for their lag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from laneway._life import Life, State
+from laneway.engines._configured import cluster_of, configured
+from laneway.errors import AdminError, DeclarationError
+from laneway.kafka import Admin, BrokerAbsentError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from laneway._app import App
+    from laneway._route import Route
+    from laneway.settings import Settings
+
+__all__ = ["KEEP", "Feed", "feeds_of", "lag_of", "prepare_topics", "until_ready"]
+
+T = TypeVar("T")
+
+KEEP = {"retention.ms": "-1"}
+"""Of topics that we create: a copy keeps its record's own timestamp, so by the usual retention an old record that
+fails would be deleted as soon as it is parked, and so would a retry while its app is stopped for a week."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I22 asks for a start within 10 s
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A topic that is read for handlers: the source, or a retry topic beside it."""
+
+    topic: str
+    routes: tuple[str, ...]
+    step: int = 0
+    """0 for the source, else the step of the ladder that its records wait for."""
+    delay: float = 0.0
+    """Seconds that a record must be old."""
+
+
+def prepare_topics(
+    app: App, settings: Settings, life: Life, is_stopping: Callable[[], bool], wake: threading.Event
+) -> bool:
+    """Wait for brokers and topics, and create the retry and error topics; False when told to stop meanwhile.
+
+    A broker that is absent or a topic that is missing is waited for; bad credentials are raised at once.
+    """
+
+    def prepared() -> bool | None:
+        missing = _prepare(app, settings)
+        if missing:
+            life.enter(State.INITIALISING, f"waiting for topic {', '.join(missing)}")
+        return None if missing else True
+
+    return bool(until_ready(prepared, settings, life, is_stopping, wake))
+
+
+def until_ready(
+    ask: Callable[[], T | None], settings: Settings, life: Life, is_stopping: Callable[[], bool], wake: threading.Event
+) -> T | None:
+    """Ask until brokers answer and the answer is not None; None when told to stop meanwhile."""
+    pause = _FIRST_PAUSE
+    while not is_stopping():
+        try:
+            answer = ask()
+            if answer is not None:
+                return answer
+        except BrokerAbsentError as error:
+            brokers = settings.cluster().client_options()["bootstrap.servers"]
+            life.enter(State.INITIALISING, f"waiting for Kafka at {brokers}: {error}")
+        wake.wait(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
+    return None
+
+
+def _prepare(app: App, settings: Settings) -> list[str]:
+    missing = []
+    for route in app.routes:
+        admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
+        partitions = admin.partitions(route.topic.name)
+        if not partitions:
+            missing.append(route.topic.name)
+        else:
+            for name in (route.error_topic_of(app.name), *route.retry_topics_of(app.name)):
+                if not admin.partitions(name):
+                    admin.create(name, len(partitions), config=KEEP)
+    return list(dict.fromkeys(missing))
+
+
+def feeds_of(app: str, routes: list[Route]) -> tuple[Feed, ...]:
+    """What is read: the topic of these handlers, and the retry topics of each.
+
+    Raises:
+        DeclarationError: when they want the topic with different delays.
+    """
+    delays = {route.delay for route in routes}
+    if len(delays) > 1:
+        names = " and ".join(repr(route.name) for route in routes)
+        raise DeclarationError(
+            f"handlers {names} read one topic with different delays; put one of them into another app"
+        )
+    feeds = [Feed(routes[0].topic.name, tuple(route.name for route in routes), 0, delays.pop().total_seconds())]
+    for route in routes:
+        for step in range(1, route.retry.hops + 1):
+            own = route.at_step(app, step)
+            feeds.append(Feed(own.topic.name, (route.name,), step, own.delay.total_seconds()))
+    return tuple(feeds)
+
+
+def lag_of(app: App, settings: Settings) -> int | None:
+    """Records between the group's offsets and the ends of the logs, over the app's topics; None when nobody answers."""
+    total = 0
+    try:
+        for route in {route.topic.name: route for route in configured(app, settings).routes}.values():
+            admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
+            total += sum(end - (committed or 0) for committed, end in admin.lag(app.name, route.topic.name).values())
+    except AdminError:
+        return None
+    return total
