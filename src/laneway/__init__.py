@@ -16,6 +16,7 @@ __all__ = [
     "Breaker",
     "Buffer",
     "Codec",
+    "DirectEngine",
     "ErrorConsumer",
     "GroupedBy",
     "Grouping",
@@ -42,6 +43,10 @@ def __getattr__(name: str) -> object:
         from laneway.engines.spark import SparkEngine
 
         return SparkEngine
+    if name == "DirectEngine":
+        from laneway.engines.direct import DirectEngine
+
+        return DirectEngine
     if name == "__version__":
         from importlib.metadata import version
 

@@ -66,6 +66,8 @@ class Record(msgspec.Struct, Generic[V], eq=False):
     """How many of these calls were on earlier steps of the ladder."""
     origin: Origin | None = None
     """Where it came from, when it was read from a retry or error topic; its timestamp is the original one then."""
+    epoch: int = 0
+    """How often partitions had come and gone when it was read; what was read before its partition went is void."""
 
     @property
     def time(self) -> datetime:

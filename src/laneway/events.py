@@ -1,8 +1,8 @@
 """Everything that an app tells of itself: one frozen list of events, for logs, views, alarms and metrics.
 
 A function subscribes with ``@app.on(RecordParked)`` and is called with each such event in the process that runs the
-app: on Spark the driver, after each batch. Events are examples, a few of each kind per task and batch; what is to be
-counted is in the tally of `BatchHandled`, which is exact.
+app: on Spark the driver, after each batch; on the direct engine soon after it happened. Events are examples, a few of
+each kind per task and batch on Spark; what is to be counted is in the tally of `BatchHandled`, which is exact.
 
 Example:
     >>> from laneway import App
@@ -22,6 +22,9 @@ from laneway.instrumentation import (
     CopyFailed,
     Event,
     InterceptorFailed,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsRevoked,
     RecordDeferred,
     RecordDropped,
     RecordEvent,
@@ -40,6 +43,9 @@ __all__ = [
     "CopyFailed",
     "Event",
     "InterceptorFailed",
+    "OffsetsCommitted",
+    "PartitionsAssigned",
+    "PartitionsRevoked",
     "RecordDeferred",
     "RecordDropped",
     "RecordEvent",
@@ -63,5 +69,8 @@ EVENTS: tuple[type[Event], ...] = (
     BreakerOpened,
     BreakerClosed,
     StateChanged,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    OffsetsCommitted,
 )
 """All of them. The list and the fields are a contract: they grow, but what is there stays."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.contract import FakeWorld, SparkWorld
+from support.contract import DirectWorld, FakeWorld, SparkWorld
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     params=[
         "fake",
         "shuffled",
+        pytest.param("direct", marks=[pytest.mark.broker]),
         pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.broker]),
     ]
 )
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    """The fake in plain order, the fake in a mixed order, and Spark with a real broker."""
+    """The fake in plain order, the fake in a mixed order, and the engines with a real broker."""
     name = request.node.nodeid
     if request.param == "spark":
         request.getfixturevalue("spark")
         return SparkWorld(tmp_path, name, request.getfixturevalue("cluster"))
+    if request.param == "direct":
+        return DirectWorld(tmp_path, name, request.getfixturevalue("cluster"))
     return FakeWorld(tmp_path, name, seed=7 if request.param == "shuffled" else None)

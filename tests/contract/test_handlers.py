@@ -146,7 +146,7 @@ def test_setup_runs_once_per_process_before_the_first_record(world: World) -> No
             pass
 
     # On Spark processes outlive a run, so after several runs each has most likely seen both topics.
-    for _ in range(4 if world.runs_threads else 1):
+    for _ in range(4 if world.keeps_processes else 1):
         for topic in topics:
             world.produce(topic, [Row(b"k%d" % n) for n in range(10)])
         assert world.run(app).handled == 20

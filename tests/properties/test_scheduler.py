@@ -52,6 +52,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.settled: list[Item] = []
         self.overtook: set[int] = set()
         """Numbers of items that were finished with while earlier ones of the same turn were kept."""
+        self.dropped: set[int] = set()
 
     def _line_key(self, item):
         return ("free", item.number) if item.key is None else item.key
@@ -181,6 +182,24 @@ class SchedulerMachine(RuleBasedStateMachine):
         self._advance(queue, done).is_out = False
         self.scheduler.settle(queue, done)
 
+    @precondition(lambda self: self.pushed)
+    @rule(data=st.data())
+    def drop(self, data):
+        unwanted = data.draw(st.sets(st.sampled_from(range(len(self.pushed)))))
+        queues = [*self.parked, *(queue for turn in self.turns for queue in turn.unresolved)]
+        held = {id(self._line_of(queue)): queue.taken for queue in queues}
+        gone, waiting = [], []
+        for name, line in list(self.lines.items()):
+            at = held.get(id(line), 0)
+            waiting += line.items[at:]
+            gone += [item for item in line.items[at:] if item.number in unwanted]
+            line.items[at:] = [item for item in line.items[at:] if item.number not in unwanted]
+            if not line.items:
+                del self.lines[name]
+        self.dropped.update(item.number for item in gone)
+        assert {item.number for item in self.scheduler.waiting()} == {item.number for item in waiting}
+        assert self.scheduler.drop(lambda item: item.number in unwanted) == len(gone)
+
     @rule(passed=st.integers(0, 4))
     def wake(self, passed):
         self.now += passed
@@ -227,7 +246,8 @@ class SchedulerMachine(RuleBasedStateMachine):
                 self.scheduler.settle(queue, done)
             self.scheduler.end_turn(turn.queues)
         self.counts_are_exact()
-        assert sorted(item.number for item in self.settled) == [item.number for item in self.pushed]
+        left = [item.number for item in self.pushed if item.number not in self.dropped]
+        assert sorted(item.number for item in self.settled) == left
         for key in {item.key for item in self.pushed if item.key is not None}:
             numbers = [item.number for item in self.settled if item.key == key and item.number not in self.overtook]
             assert sorted(numbers) == numbers

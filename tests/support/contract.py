@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laneway.instrumentation import Tally
     from laneway.kafka import Admin
 
-__all__ = ["Cluster", "FakeWorld", "Row", "SparkWorld", "World", "values_by_key"]
+__all__ = ["Cluster", "DirectWorld", "FakeWorld", "Row", "SparkWorld", "World", "values_by_key"]
 
 
 class Row(NamedTuple):
@@ -43,6 +43,8 @@ class World(Protocol):
     """Handlers close over it, not over the world, because they travel to other processes."""
     runs_threads: bool
     """Whether sync handlers run side by side."""
+    keeps_processes: bool
+    """Whether processes in which handlers ran outlive a run."""
 
     def topic(self, partitions: int = 4, value: Codec[Any] = ...) -> Topic[Any]: ...
     def app(self) -> App: ...
@@ -64,6 +66,7 @@ class World(Protocol):
 
 class _Base:
     runs_threads = False
+    keeps_processes = False
 
     def __init__(self, path: Path, test: str) -> None:
         self.recorder = Recorder(path / "calls.jsonl")
@@ -172,14 +175,17 @@ class Cluster:
     producer: Any
 
 
-class SparkWorld(_Base):
-    """Spark and a real broker. The session is the test run's; it must be the active one of the calling thread."""
+class _RealWorld(_Base):
+    """An engine with a real broker."""
 
     runs_threads = True
 
     def __init__(self, path: Path, test: str, cluster: Cluster) -> None:
         super().__init__(path, test)
         self._cluster = cluster
+
+    def _engine(self, *, once: bool = False) -> Any:
+        raise NotImplementedError
 
     def produce(self, topic: Topic[Any], rows: Iterable[Row]) -> None:
         _send(self._cluster.producer, topic.name, rows)
@@ -203,25 +209,14 @@ class SparkWorld(_Base):
             time.sleep(0.01)
 
     def run(self, app: App) -> Tally:
-        from laneway import SparkEngine
-        from laneway.settings import load
-
-        settings = load(overrides={"brokers": self._cluster.bootstrap})
-        return app.run(SparkEngine(settings, once=True)).tally
+        return app.run(self._engine(once=True)).tally
 
     def run_errors(self, app: App) -> Tally:
-        from laneway import SparkEngine
-        from laneway.settings import load
-
-        return SparkEngine(load(overrides={"brokers": self._cluster.bootstrap})).run_errors(app).tally
+        return self._engine().run_errors(app).tally
 
     def finish(self, app: App) -> Tally:
         """Run until nothing waits, on the retry topics either."""
-        from laneway import SparkEngine
-        from laneway.settings import load
-
-        settings = load(overrides={"brokers": self._cluster.bootstrap})
-        engine = SparkEngine(settings)
+        engine = self._engine()
         names = [name for route in app.routes for name in (route.topic.name, *route.retry_topics_of(app.name))]
 
         def stop_at_end() -> None:
@@ -283,6 +278,28 @@ class SparkWorld(_Base):
         # Timestamps are part of what is tested: the broker is neither to refuse nor to delete by them.
         config = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
         self._cluster.admin.create(name, partitions, config=config)
+
+
+class SparkWorld(_RealWorld):
+    """Spark. The session is the test run's; it must be the active one of the calling thread."""
+
+    keeps_processes = True
+
+    def _engine(self, *, once: bool = False) -> Any:
+        from laneway import SparkEngine
+        from laneway.settings import load
+
+        return SparkEngine(load(overrides={"brokers": self._cluster.bootstrap}), once=once)
+
+
+class DirectWorld(_RealWorld):
+    """The direct engine, in the test's own process."""
+
+    def _engine(self, *, once: bool = False) -> Any:
+        from laneway import DirectEngine
+        from laneway.settings import load
+
+        return DirectEngine(load(overrides={"brokers": self._cluster.bootstrap}), once=once)
 
 
 def values_by_key(records: Sequence[Record[Any]]) -> dict[bytes | None, list[Any]]:

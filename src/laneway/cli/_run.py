@@ -24,11 +24,15 @@ class EngineName(StrEnum):
     """Engines to run on."""
 
     SPARK = "spark"
+    DIRECT = "direct"
 
 
 def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")],
-    engine: Annotated[EngineName, typer.Option(help="Where to run.")] = EngineName.SPARK,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="Where to run: on Spark, or directly in this process. [default: spark, or as configured]"),
+    ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master: local[*], spark://host:port, yarn, k8s://…")] = None,
     config: Annotated[
         Path | None,
@@ -44,27 +48,38 @@ def run(
 ) -> None:
     """Run the handlers of an app until a stop signal.
 
-    The first signal finishes the running batch and commits it, the second stops now. Exit codes: 0 stopped in good
+    The first signal finishes what is under way and commits it, the second stops now. Exit codes: 0 stopped in good
     order, 1 failed, 2 wrong use or configuration, 3 stopped by force.
     """
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
-    from laneway.engines.spark import SparkEngine
 
-    del engine  # one so far
-    overrides = {"spark.master": master, "brokers": brokers, "spark.checkpoint": checkpoint}
-    settings = loaded(config, profile, overrides)
+    overrides = {"engine": engine and engine.value, "brokers": brokers}
+    settings = loaded(config, profile, overrides | {"spark.master": master, "spark.checkpoint": checkpoint})
     app = find_app(target)
-    view = RunView(f"{app.name} on Spark", lag=_lag_of(app, settings), quiet=quiet)
+    where = "Spark" if settings.engine == "spark" else "this process"
+    view = RunView(f"{app.name} on {where}", lag=_lag_of(app, settings), quiet=quiet)
     with view:
-        spark = SparkEngine(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed)
-        report = spark.run(app)
+        report = _engine_of(settings)(
+            settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed
+        ).run(app)
     if not quiet:
         typer.echo(summary(report.tally))
         if report.errors.tally.read or report.errors.failed or report.errors.left_out:
             typer.echo(_summary_of_errors(report.errors))
     if report.was_forced:
         raise typer.Exit(3)
+
+
+def _engine_of(settings: Settings) -> Any:
+    """The engine that the configuration or the command asks for; each is loaded only when it runs."""
+    if settings.engine == "direct":
+        from laneway.engines.direct import DirectEngine
+
+        return DirectEngine
+    from laneway.engines.spark import SparkEngine
+
+    return SparkEngine
 
 
 def loaded(config: Path | None, profile: str, overrides: Mapping[str, object]) -> Settings:
@@ -99,6 +114,6 @@ def summary(tally: Tally) -> str:
 
 def _lag_of(app: App, settings: Settings) -> Any:
     """A function that tells how many records wait for the app."""
-    from laneway.engines.spark import lag_of
+    from laneway.engines import lag_of
 
     return lambda: lag_of(app, settings)

@@ -12,6 +12,9 @@ __all__ = [
     "BreakerOpened",
     "CopyFailed",
     "InterceptorFailed",
+    "OffsetsCommitted",
+    "PartitionsAssigned",
+    "PartitionsRevoked",
     "RecordDeferred",
     "RecordDropped",
     "RecordEvent",
@@ -179,3 +182,50 @@ class StateChanged(msgspec.Struct, frozen=True, tag=True):
     def __str__(self) -> str:
         """One line: state and detail."""
         return f"{self.state} ({self.detail})" if self.detail else self.state
+
+
+class PartitionsAssigned(msgspec.Struct, frozen=True, tag=True):
+    """The consumer group gave partitions to this process. Only the direct engine joins the group."""
+
+    most: ClassVar[int] = 20
+
+    topic: str
+    partitions: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """One line: which."""
+        return f"{self.topic}: partitions {_listed(self.partitions)} are ours"
+
+
+class PartitionsRevoked(msgspec.Struct, frozen=True, tag=True):
+    """The consumer group took partitions away from this process, which has committed what it finished of them."""
+
+    most: ClassVar[int] = 20
+
+    topic: str
+    partitions: tuple[int, ...]
+    is_lost: bool
+    """They had gone already, because nothing was heard of this process: what it finished last may be run again."""
+
+    def __str__(self) -> str:
+        """One line: which."""
+        how = "were lost" if self.is_lost else "were given back"
+        return f"{self.topic}: partitions {_listed(self.partitions)} {how}"
+
+
+class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True):
+    """The group's offsets moved on, and the broker has them."""
+
+    most: ClassVar[int] = 20
+
+    topic: str
+    offsets: tuple[tuple[int, int], ...]
+    """Partitions and the offsets from which on they would be read again."""
+
+    def __str__(self) -> str:
+        """One line: what."""
+        return f"{self.topic}: committed " + ", ".join(f"{part}@{offset}" for part, offset in self.offsets)
+
+
+def _listed(partitions: tuple[int, ...]) -> str:
+    return ", ".join(map(str, partitions)) or "none"

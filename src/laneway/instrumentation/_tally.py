@@ -12,6 +12,9 @@ from laneway.instrumentation._events import (
     BreakerOpened,
     CopyFailed,
     InterceptorFailed,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsRevoked,
     RecordDeferred,
     RecordDropped,
     RecordHandled,
@@ -173,6 +176,9 @@ Event = (
     | BreakerOpened
     | BreakerClosed
     | StateChanged
+    | PartitionsAssigned
+    | PartitionsRevoked
+    | OffsetsCommitted
 )
 """Everything that can be subscribed to."""
 

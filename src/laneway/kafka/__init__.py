@@ -4,7 +4,20 @@ from laneway.kafka._admin import Admin, Place
 from laneway.kafka._errors import BrokerAbsentError
 from laneway.kafka._filler import produce_many
 from laneway.kafka._group import GroupOffsets
+from laneway.kafka._membership import Committed, Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
 
-__all__ = ["Admin", "BrokerAbsentError", "GroupOffsets", "KafkaSender", "Place", "Range", "RangeReader", "produce_many"]
+__all__ = [
+    "Admin",
+    "BrokerAbsentError",
+    "Committed",
+    "GroupOffsets",
+    "KafkaSender",
+    "Membership",
+    "Owner",
+    "Place",
+    "Range",
+    "RangeReader",
+    "produce_many",
+]

@@ -94,6 +94,10 @@ class RangeReader:
         self._consumer.unassign()
         self.is_exhausted = True
 
+    def end(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
+
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, waiting no longer than *timeout* seconds."""
         topic, ends = self._topic, self._ends

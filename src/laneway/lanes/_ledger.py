@@ -74,6 +74,30 @@ class Ledger:
             return next(iter(unfinished))
         return self._next.get(partition)
 
+    def snapshot(self, partition: int) -> tuple[int, list[int]] | None:
+        """The offset after the last seen one, and the unfinished ones before it; None when nothing was seen.
+
+        Any thread may call it, while the owner goes on: each step reads one thing that the interpreter keeps whole. The
+        end comes first, so what is seen meanwhile is past it and left out; what is finished meanwhile is finished.
+        """
+        end = self._next.get(partition)
+        if end is None:
+            return None
+        unfinished = self._unfinished.get(partition, {}).copy()
+        return end, [offset for offset in unfinished if offset < end]
+
+    def pass_to(self, partition: int, offset: int) -> None:
+        """Take note that the offsets before this one were read, and that those not seen need no work."""
+        self._next[partition] = max(offset, self._next.get(partition, 0))
+
+    def has(self, partition: int, offset: int) -> bool:
+        """Whether an offset was seen and is unfinished."""
+        return offset in self._unfinished.get(partition, ())
+
+    def count(self, partition: int) -> int:
+        """How many offsets of a partition are unfinished. Any thread may ask."""
+        return len(self._unfinished.get(partition, ()))
+
     def unfinished(self, partition: int) -> Sequence[int]:
         """The unfinished offsets, ascending."""
         return tuple(self._unfinished.get(partition, ()))

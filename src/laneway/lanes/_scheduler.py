@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 __all__ = ["KeyQueue", "Scheduler", "Turn"]
 
@@ -189,6 +189,47 @@ class Scheduler(Generic[T]):
             woken += 1
         return woken
 
+    def drop(self, is_unwanted: Callable[[T], bool]) -> int:
+        """Take out items that no lane has taken yet, postponed ones too; returns how many. O(n) in all items."""
+        late = {id(queue) for _, _, queue in self._late}
+        queues = {id(queue): queue for queue in (*self._queues.values(), *self._ready)}
+        queues |= {id(queue): queue for queue in (queue for line in self._blocked.values() for queue in line)}
+        queues |= {id(queue): queue for _, _, queue in self._late}
+        dropped = 0
+        for name, queue in queues.items():
+            # In place: a lane may be looking at what it has taken.
+            at = queue.start + (queue.taken if queue.is_out and name not in late else 0)
+            kept = [item for item in queue.items[at:] if not is_unwanted(item)]
+            gone = len(queue.items) - at - len(kept)
+            if not gone:
+                continue
+            dropped += gone
+            self.size -= sum(item.size for item in queue.items[at:]) - sum(item.size for item in kept)
+            if not queue.is_out:
+                self.ready -= gone
+            queue.items[at:] = kept
+            if len(queue.items) == queue.start and (not queue.is_out or name in late) and queue.key is not None:
+                del self._queues[queue.key]
+        self.records -= dropped
+        if dropped:
+            self._forget_empty()
+        return dropped
+
+    def waiting(self) -> Iterator[T]:
+        """The items that `drop` could take out."""
+        late = {id(queue) for _, _, queue in self._late}
+        keyless = [queue for queue in self._ready if queue.key is None]
+        keyless += [queue for _, _, queue in self._late if queue.key is None]
+        keyless += [queue for line in self._blocked.values() for queue in line if queue.key is None]
+        for queue in (*self._queues.values(), *keyless):
+            yield from queue.items[queue.start + (queue.taken if queue.is_out and id(queue) not in late else 0) :]
+
+    def postponed(self, after: float) -> Iterator[T]:
+        """The items of keys that `wake` leaves alone at that time."""
+        for until, _, queue in self._late:
+            if until > after:
+                yield from queue.items[queue.start :]
+
     @property
     def next_wake(self) -> float | None:
         """When the first postponed key may run again."""
@@ -198,6 +239,15 @@ class Scheduler(Generic[T]):
     def is_idle(self) -> bool:
         """Whether every item pushed is finished with."""
         return self.records == 0
+
+    def _forget_empty(self) -> None:
+        def is_full(queue: KeyQueue[T]) -> bool:
+            return len(queue.items) > queue.start
+
+        self._ready = deque(filter(is_full, self._ready))
+        self._late = [entry for entry in self._late if is_full(entry[2])]
+        heapq.heapify(self._late)
+        self._blocked = {lane: deque(filter(is_full, line)) for lane, line in self._blocked.items()}
 
     def _give(self, queue: KeyQueue[T], most: int) -> int:
         waiting = len(queue.items) - queue.start

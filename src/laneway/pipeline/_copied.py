@@ -59,6 +59,10 @@ class Copied:
             if place is not None and place[0] == self._source:
                 self._found[place[1], place[2]] = hash((copy.key, copy.raw))
 
+    def merge(self, other: Copied) -> None:
+        """The copies that *other* knows are safe too: of a partition that was just given to this process."""
+        self._found.update(other._found)
+
     def fresh(self, records: list[Record[Any]]) -> list[Record[Any]]:
         """The records that have no copy."""
         if not self._found:

@@ -78,33 +78,60 @@ class Ladder:
     def parted(
         self, turn: list[KeyQueue[Record[Any]]]
     ) -> tuple[list[KeyQueue[Record[Any]]], list[tuple[KeyQueue[Record[Any]], int]]]:
-        """Which queues of a turn may run, and which must wait on a retry topic, each with its step."""
-        backlog, may_run, behind = self.backlog, [], []
+        """Which queues of a turn may run, and which must wait on a retry topic, each with its step.
+
+        A queue is left with as many of its taken records as have the same answer. The others have theirs when those are
+        settled and it is taken again.
+        """
+        backlog = self.backlog
+        if backlog is None:
+            return turn, []
+        may_run, behind = [], []
         for queue in turn:
-            step = None if backlog is None or queue.key is None else backlog.behind(queue.key, self._route.step)
-            if step is None or backlog is None:
-                may_run.append(queue)
-            elif older := backlog.precedes(queue.key, queue.work()):
-                queue.taken = older
+            step = None if queue.key is None else self._cut(queue, backlog)
+            if step is None:
                 may_run.append(queue)
             else:
                 behind.append((queue, step))
         return may_run, behind
+
+    def _cut(self, queue: KeyQueue[Record[Any]], backlog: Backlog) -> int | None:
+        """The step where the first records of a queue must wait, None when they may run; takes only these.
+
+        A key that is not the record's own may have records of several partitions, and waits in each for itself.
+        """
+        items, start, key = queue.items, queue.start, queue.key
+        record = items[start]
+        partition = record.partition
+        step = backlog.behind(partition, key, self._route.step)
+        answer = None if step is None or backlog.precedes(key, record) else step
+        if queue.taken == 1:  # the commonest by far
+            return answer
+        # By index: a copy of all that is taken, for the few that are left of it, would not be O(1) for each.
+        for count in range(1, queue.taken):
+            record = items[start + count]
+            if record.partition != partition:
+                partition = record.partition
+                step = backlog.behind(partition, key, self._route.step)
+            if answer != (None if step is None or backlog.precedes(key, record) else step):
+                queue.taken = count
+                break
+        return answer
 
     def joined(self, record: Record[Any], step: int) -> None:
         """A copy of a record is on its way to the retry topic of a step."""
         if self.backlog is not None:
             key = self._route.lane_key(record)
             if key is not None:
-                self.backlog.joined(key, step)
+                self.backlog.joined(record.partition, key, step)
 
     def turned_back(self, record: Record[Any], step: int) -> None:
         """That copy will never be there."""
         if self.backlog is not None:
-            self.backlog.left(self._route.lane_key(record), step)
+            self.backlog.left(record.partition, self._route.lane_key(record), step)
 
     def left(self, records: Sequence[Record[Any]]) -> None:
         """Records that waited on the retry topic of this step are finished."""
         if self.backlog is not None:
             for record in records:
-                self.backlog.left(self._route.lane_key(record), self._route.step)
+                self.backlog.left(record.partition, self._route.lane_key(record), self._route.step)

@@ -31,11 +31,20 @@ class AsyncRunner:
         self._clock = clock
         self._lanes: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._announces = False
         self._broken: BaseException | None = None
+
+    def wake(self) -> None:
+        """Look again at source and desk. Any thread may call it."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._changed.set)
 
     async def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
         desk = self._desk
+        self._announces = getattr(source, "announces", False)
+        self._loop = asyncio.get_running_loop()
         try:
             while True:
                 fetched = 0
@@ -73,7 +82,7 @@ class AsyncRunner:
     async def _pause(self, source: Source, fetched: int) -> None:
         if fetched and self._desk.room:
             await asyncio.sleep(0)
-        elif self._may_read(source) or self._desk.outbox.pending:
+        elif self._desk.outbox.pending or (not self._announces and self._may_read(source)):
             await asyncio.sleep(_POLL)
         else:
             await self._wait_for_change()

@@ -20,6 +20,7 @@ _TRIAL = 16  # calls on threads before the pace is believed
 _TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are known to be slow
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
+_LONG_IDLE = 0.05  # seconds it waits for a source that wakes it
 _LONG_LOOK = 1.0  # seconds at most between looks while a breaker is open: lanes and the clock tell, this is to be sure
 _LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
@@ -33,13 +34,19 @@ class ThreadRunner:
 
     The reader's thread owns the source and the sender. The desk is guarded by one lock, which no thread holds while
     the user's function runs.
+
+    Args:
+        desk: gives turns and settles them.
+        call: runs them.
+        clock: the time.
+        lock: guards the desk; desks that share a backlog share it too.
     """
 
-    def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
+    def __init__(self, desk: Desk, call: Call, clock: Clock, lock: threading.Lock | None = None) -> None:
         self._desk = desk
         self._execute = call.batch if desk.route.is_batch else call.single
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = lock or threading.Lock()
         self._work = threading.Condition(self._lock)
         self._changed = threading.Condition(self._lock)
         self._threads: list[threading.Thread] = []
@@ -47,19 +54,25 @@ class ThreadRunner:
         self._moved = clock.monotonic()
         """When a turn was last finished."""
         self._is_over = False
+        self._announces = False
+        """Whether the source wakes this runner when records arrive."""
         self._broken: BaseException | None = None
+
+    def wake(self) -> None:
+        """Look again at source and desk. Any thread may call it."""
+        with self._lock:
+            self._changed.notify()
 
     def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
         desk = self._desk
+        self._announces = getattr(source, "announces", False)
         try:
             while True:
                 inline = self._is_fast()
                 records = []
                 if not source.is_exhausted and desk.room:
-                    # A fast handler works on this thread: wait for records only when there is nothing else to do.
-                    busy = desk.scheduler.ready or (inline and desk.outbox.pending)
-                    records = source.fetch(min(desk.room, _FETCH), 0.0 if busy else _IDLE)
+                    records = source.fetch(min(desk.room, _FETCH), self._wait(inline=inline))
                 with self._lock:
                     if records:
                         desk.admit(records)
@@ -71,12 +84,20 @@ class ThreadRunner:
                         return
                     if not inline:
                         self._wake_lanes()
-                        if not records:
+                        if not records and not (self._announces and source.has_news):  # type: ignore[attr-defined]
                             self._changed.wait(self._pause(source))
                         continue
                 self._work_inline(source)
         finally:
             self._end()
+
+    def _wait(self, *, inline: bool) -> float:
+        """Seconds to wait for records. A fast handler works on this thread: only when there is nothing else to do."""
+        if self._desk.scheduler.ready or (self._announces and not inline):
+            return 0.0
+        if inline and self._desk.outbox.pending:
+            return 0.001
+        return _LONG_IDLE if self._announces else _IDLE
 
     def _is_fast(self) -> bool:
         desk = self._desk
@@ -88,8 +109,8 @@ class ThreadRunner:
             turn = self._desk.take()
         if turn is None:
             with self._lock:
-                # Something may be in work, postponed or on its way to the error topic.
-                if self._desk.scheduler.records:
+                # Something may be in work, postponed or on its way to a topic.
+                if self._desk.scheduler.records or self._desk.outbox.pending:
                     self._changed.wait(self._pause(source) if self._is_held else 0.001)
             return
         result = self._execute(turn)
@@ -97,7 +118,7 @@ class ThreadRunner:
             self._desk.settle(turn, result)
 
     def _pause(self, source: Source) -> float:
-        if not source.is_exhausted and self._desk.room:
+        if not self._announces and not source.is_exhausted and self._desk.room:
             return 0.001
         if self._desk.can_start:
             return _TRIAL_TIME

@@ -11,9 +11,11 @@ import pytest
 
 from laneway import App, ErrorConsumer, Topic
 from laneway._error_consumer import ErrorRuns
+from laneway.engines import _error_runs
 from laneway.engines._configured import _error_consumer
+from laneway.engines._error_runs import only_run
 from laneway.engines.spark import _errors
-from laneway.engines.spark._errors import ErrorSchedule, error_streams, only_run
+from laneway.engines.spark._errors import SparkErrorSchedule, error_streams
 from laneway.engines.spark._setting import master_of
 from laneway.engines.spark._stream import Stream
 from laneway.errors import EngineError
@@ -86,7 +88,7 @@ def stage(monkeypatch, tmp_path):
     made = SimpleNamespace(notes=[], runs=ErrorRuns(), planned=planned, refreshed=0)
 
     def begin(cron=None):
-        made.schedule = ErrorSchedule(
+        made.schedule = SparkErrorSchedule(
             App("billing"),
             cron or Often(),
             settings=None,
@@ -96,7 +98,7 @@ def stage(monkeypatch, tmp_path):
             note=made.notes.append,
             runs=made.runs,
         )
-        made.schedule.start(None)
+        made.schedule.start()
         return made
 
     made.begin = begin
@@ -225,7 +227,7 @@ class Log:
 @pytest.fixture
 def streams(monkeypatch, tmp_path):
     """What a run over an error topic would read."""
-    monkeypatch.setattr(_errors, "ErrorLog", Log)
+    monkeypatch.setattr(_error_runs, "ErrorLog", Log)
     empty = dict.fromkeys(("app", "topic", "routes", "payload", "paths", "client", "consumer", "producer"), ())
     monkeypatch.setattr(_errors, "stream_of", lambda *_: Stream(**empty))
     Log.commits = {}

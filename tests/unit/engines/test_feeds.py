@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from laneway.engines import _feeds
 from laneway.engines._feeds import Feeds
 from laneway.engines._topics import Feed
-from laneway.engines import _feeds
 from laneway.retry import DueEnds
 
 DELAY = 60.0

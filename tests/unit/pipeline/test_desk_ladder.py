@@ -142,7 +142,7 @@ def test_later_records_of_a_key_go_behind_the_one_that_waits():
     assert sorted(seen) == [(0, 1), (2, 1), (3, 1), (5, 1)]
     assert floor.copies == [(FIRST, 0), (FIRST, 1), (FIRST, 4), (FIRST, 6)]
     assert (tally.handled, tally.deferred, tally.calls, tally.finished) == (3, 4, 4, 7)
-    assert (len(floor.backlog), floor.backlog.behind(b"a", 0)) == (1, 1)
+    assert (len(floor.backlog), floor.backlog.behind(0, b"a", 0)) == (1, 1)
 
 
 def test_a_record_without_a_key_never_waits():
@@ -168,7 +168,7 @@ def test_a_follower_says_that_it_was_not_called():
 def test_a_key_that_waits_already_is_not_called():
     """The records of its past life are on the topics, and the backlog was loaded from them."""
     backlog = Backlog()
-    backlog.joined(b"a", 2)
+    backlog.joined(0, b"a", 2)
     floor = Floor(raising(AssertionError), backlog=backlog)
     tally = floor.run(make_record(0, b"a"), make_record(1, b"a"))
 
@@ -180,8 +180,8 @@ def test_on_a_step_only_higher_steps_count():
     """Those of its own step are in line with it."""
     backlog, seen = Backlog(), []
     for step in (1, 1, 1):
-        backlog.joined(b"a", step)
-    backlog.joined(b"b", 2)
+        backlog.joined(0, b"a", step)
+    backlog.joined(0, b"b", 2)
     floor = Floor(failing(seen=seen), step=1, backlog=backlog)
     floor.run(waiting(0, b"a"), waiting(1, b"b"), waiting(2, b"a"))
 
@@ -200,6 +200,145 @@ def test_a_partition_in_order_waits_as_a_whole():
     assert [copy["partition"] for copy in floor.sender.acked] == [0, 0, 0]
 
 
+def by_customer(record):
+    """One value for all, whatever their keys and partitions."""
+    return "customer"
+
+
+def mixed(*partitions, first=0):
+    """Records of one customer, read from these partitions in this order."""
+    return [make_record(first + index, partition=partition) for index, partition in enumerate(partitions)]
+
+
+each_or_many = pytest.mark.parametrize("pace", [0.0, 1e-9], ids=["one a turn", "many a turn"])
+
+
+@each_or_many
+def test_a_value_that_is_in_two_partitions_waits_in_one(pace):
+    """Its records there go behind; those of the other partition are called, before them and after them."""
+    backlog, seen = Backlog(), []
+    backlog.joined(1, "customer", 1)
+    floor = Floor(failing(seen=seen), backlog=backlog, order_by=by_customer)
+    floor.desk.pace = pace
+    tally = floor.run(*mixed(0, 0, 1, 0, 1, 1, 0, 2))
+
+    assert seen == [(0, 1), (1, 1), (3, 1), (6, 1), (7, 1)]
+    assert floor.copies == [(FIRST, 2), (FIRST, 4), (FIRST, 5)]
+    assert [copy["partition"] for copy in floor.sender.acked] == [1, 1, 1]
+    assert (tally.handled, tally.deferred, len(backlog)) == (5, 3, 1)
+
+
+@each_or_many
+def test_a_value_waits_on_another_step_in_each_partition(pace):
+    """Each record goes behind those of its own partition."""
+    backlog = Backlog()
+    backlog.joined(0, "customer", 2)
+    backlog.joined(1, "customer", 1)
+    backlog.joined(2, "customer", 1)
+    floor = Floor(raising(AssertionError), backlog=backlog, order_by=by_customer)
+    floor.desk.pace = pace
+    floor.run(*mixed(0, 1, 2, 0, 0, 1))
+
+    assert floor.copies == [(SECOND, 0), (FIRST, 1), (FIRST, 2), (SECOND, 3), (SECOND, 4), (FIRST, 5)]
+
+
+def test_a_value_that_fails_in_one_partition_waits_there_only():
+    """What joins and leaves does so in the partition where it was read."""
+    seen = []
+    tower = Tower(failing(0, times=1, seen=seen), order_by=by_customer)
+    low, high, _ = tower.run(*mixed(1, 0, 1, 0))
+
+    assert [call for call in seen if call[0] in (0, 2)] == [(0, 1), (0, 2), (2, 1)]
+    assert (low.handled, low.deferred, high.handled) == (2, 2, 2)
+    assert len(tower.backlog) == 0
+
+
+def test_a_copy_that_is_turned_back_leaves_its_own_partition():
+    """Those behind the one that waits in another partition still queue."""
+    backlog, seen = Backlog(), []
+    backlog.joined(0, "customer", 1)
+    floor = Floor(failing(0, seen=seen), backlog=backlog, order_by=by_customer, answers=[MessageTooLargeError("x")])
+    floor.run(*mixed(1, 0, 1))
+
+    assert seen == [(0, 1), (2, 1)]
+    assert floor.copies == [(ERROR, 0), (FIRST, 1)]
+    assert (backlog.behind(0, "customer", 0), backlog.behind(1, "customer", 0)) == (1, None)
+
+
+def test_what_is_left_of_a_turn_stays_in_line_and_is_taken_again():
+    """Only those that share an answer are taken; none is lost, and none is counted as ready while they are out."""
+    backlog = Backlog()
+    backlog.joined(1, "customer", 1)
+    floor = Floor(backlog=backlog, order_by=by_customer)
+    floor.desk.pace = 1e-9
+    floor.sender.is_silent = True
+    floor.desk.admit(mixed(0, 0, 1, 1, 0))
+    turn = floor.desk.take()
+    assert [[record.offset for record in queue.work()] for queue in turn] == [[0, 1]]
+    assert (floor.desk.scheduler.records, floor.desk.scheduler.ready) == (5, 0)
+    assert floor.desk.take() is None
+
+    floor.desk.settle(turn, floor.work(turn))
+    assert (floor.desk.scheduler.records, floor.desk.scheduler.ready) == (3, 3)
+    assert floor.desk.take() is None
+    assert (floor.desk.scheduler.lanes_busy, floor.desk.ledger.outstanding, floor.desk.can_start) == (0, 3, False)
+    floor.sender.is_silent = False
+    floor.run()
+    assert floor.copies == [(FIRST, 2), (FIRST, 3)]
+
+
+def test_a_batch_takes_the_records_of_a_value_up_to_the_first_that_waits():
+    """The ones behind it come in a later batch, with nothing of another partition left out."""
+    backlog, seen = Backlog(), []
+    backlog.joined(1, "customer", 1)
+    floor = Floor(marking({}, seen), backlog=backlog, kind="batch", size=8, order_by=by_customer)
+    floor.desk.is_closing = True
+    tally = floor.run(*mixed(0, 0, 1, 0, 0))
+
+    assert seen == [[(0, 1), (1, 1)], [(3, 1), (4, 1)]]
+    assert floor.copies == [(FIRST, 2)]
+    assert (tally.handled, tally.deferred) == (4, 1)
+
+
+@each_or_many
+def test_records_that_are_read_again_run_where_they_are_in_each_partition(pace):
+    """Those older than all that wait in their partition are called, the others go behind."""
+    backlog, seen = Backlog(), []
+    backlog.load([waiting(1), waiting(5, partition=1)], 1, by_customer, "orders")
+    floor = Floor(failing(seen=seen), backlog=backlog, order_by=by_customer)
+    floor.desk.pace = pace
+    floor.run(*mixed(0, 0, 1, 1, 0, 1, 1))
+
+    assert seen == [(0, 1), (2, 1), (3, 1)]
+    assert floor.copies == [(FIRST, 1), (FIRST, 4), (FIRST, 5), (FIRST, 6)]
+
+
+def test_a_partition_that_is_forgotten_holds_nobody_up():
+    """Given back with nothing waiting, its keys are called at once; what ends late there changes nothing."""
+    backlog, seen = Backlog(), []
+    backlog.joined(0, b"k", 1)
+    backlog.joined(1, b"k", 1)
+    floor = Floor(failing(seen=seen), backlog=backlog)
+    backlog.forget(1)
+    floor.run(make_record(0, partition=0), make_record(1, partition=1))
+
+    assert seen == [(1, 1)]
+    assert floor.copies == [(FIRST, 0)]
+
+
+def test_a_copy_is_where_it_was_read_whatever_it_says():
+    """Once on a step, it leaves the partition it was read from, and goes up in that one."""
+    backlog = Backlog()
+    backlog.joined(1, b"k", 1)
+    floor = Floor(raising(ValueError()), step=1, backlog=backlog)
+    record = waiting(0, partition=1)
+    record.headers = [(name, b"5" if name == "laneway-origin-partition" else value) for name, value in record.headers]
+    floor.run(record)
+
+    assert [copy["partition"] for copy in floor.sender.acked] == [1]
+    assert (backlog.behind(1, b"k", 0), backlog.behind(1, b"k", 1), len(backlog)) == (2, 2, 1)
+
+
 def test_without_order_nobody_waits():
     """There is nothing to keep, so a ladder in park mode is one of topics."""
     seen = []
@@ -214,7 +353,7 @@ def test_without_order_nobody_waits():
 def test_a_backlog_is_for_park_mode_only(mode):
     """In another mode a key goes on, whatever waits."""
     backlog, seen = Backlog(), []
-    backlog.joined(b"k", 1)
+    backlog.joined(0, b"k", 1)
     floor = Floor(failing(seen=seen), backlog=backlog, retry=Retry.steps("5s", "1m", mode=mode))
     floor.run(make_record(0))
 
@@ -294,14 +433,14 @@ def test_keys_climb_on_their_own():
 def test_a_record_leaves_its_step_when_it_has_ended(function, ends):
     """However it ends, and not before that is durable."""
     backlog = Backlog()
-    backlog.joined(b"k", 2)
+    backlog.joined(0, b"k", 2)
     floor = Floor(function, step=2, backlog=backlog)
     floor.sender.is_silent = True
     floor.desk.admit([waiting(0, step=2, calls=2)])
     floor.turn()
     floor.desk.tick()
     is_safe = floor.desk.ledger.outstanding == 0
-    assert (backlog.behind(b"k", 0) is None) == is_safe
+    assert (backlog.behind(0, b"k", 0) is None) == is_safe
 
     floor.sender.is_silent = False
     tally = floor.run()
@@ -312,16 +451,16 @@ def test_a_record_leaves_its_step_when_it_has_ended(function, ends):
 def test_a_record_that_goes_up_is_never_off_the_backlog():
     """It has joined the next step before it leaves its own, and its own until the copy is safe."""
     backlog = Backlog()
-    backlog.joined(b"k", 1)
+    backlog.joined(0, b"k", 1)
     floor = Floor(raising(ValueError()), step=1, backlog=backlog, answers=[ProduceError("down")])
     floor.desk.admit([waiting(0)])
     floor.turn()
-    assert (backlog.behind(b"k", 0), backlog.behind(b"k", 1)) == (1, 2)
+    assert (backlog.behind(0, b"k", 0), backlog.behind(0, b"k", 1)) == (1, 2)
     floor.desk.tick()
-    assert (backlog.behind(b"k", 0), backlog.behind(b"k", 1)) == (1, 2)
+    assert (backlog.behind(0, b"k", 0), backlog.behind(0, b"k", 1)) == (1, 2)
 
     floor.run()
-    assert (backlog.behind(b"k", 0), backlog.behind(b"k", 1)) == (2, 2)
+    assert (backlog.behind(0, b"k", 0), backlog.behind(0, b"k", 1)) == (2, 2)
 
 
 def test_a_copy_may_be_dealt_with_before_its_acknowledgement_is_here():
@@ -355,7 +494,7 @@ def test_what_is_too_large_for_a_retry_topic_holds_nobody_up():
 def test_a_turn_that_only_goes_behind_takes_no_lane():
     """With one lane for each partition, the keys that may run are called in the same moment."""
     backlog, seen = Backlog(), []
-    backlog.joined(b"a", 1)
+    backlog.joined(0, b"a", 1)
     floor = Floor(failing(seen=seen), backlog=backlog, strict=True)
     floor.sender.is_silent = True
     floor.desk.admit([make_record(0, b"a"), make_record(1, b"b"), make_record(2, b"a")])
@@ -371,7 +510,7 @@ def test_a_turn_that_only_goes_behind_takes_no_lane():
 def test_followers_on_their_way_take_room():
     """They are in memory until they are safe."""
     backlog = Backlog()
-    backlog.joined(b"k", 1)
+    backlog.joined(0, b"k", 1)
     floor = Floor(backlog=backlog, buffer=Buffer(2))
     floor.sender.is_silent = True
     floor.desk.admit([make_record(0), make_record(1)])
@@ -401,7 +540,7 @@ def marking(fates, seen):
 def test_a_batch_goes_without_the_keys_that_wait():
     """They go behind, the others are called at once, however few they are."""
     backlog, seen = Backlog(), []
-    backlog.joined(b"a", 1)
+    backlog.joined(0, b"a", 1)
     floor = Floor(marking({}, seen), backlog=backlog, kind="batch", size=4)
     floor.desk.is_closing = True
     tally = floor.run(*(make_record(offset, key) for offset, key in enumerate([b"a", b"b", None, b"a"])))
@@ -414,7 +553,7 @@ def test_a_batch_goes_without_the_keys_that_wait():
 def test_a_batch_that_goes_behind_as_a_whole_wakes_nobody():
     """Once, the moment when it was due stayed the next one to wake up at, and the runner never slept again."""
     backlog = Backlog()
-    backlog.joined(b"a", 1)
+    backlog.joined(0, b"a", 1)
     floor = Floor(backlog=backlog, kind="batch", size=4, within=timedelta(seconds=2))
     floor.sender.is_silent = True
     floor.desk.admit([make_record(0, b"a")])
@@ -505,7 +644,7 @@ def test_superseded_records_leave_their_step():
     """On the retry topic the newest one that queued supersedes the others."""
     backlog, seen = Backlog(), []
     for _ in range(3):
-        backlog.joined(b"k", 1)
+        backlog.joined(0, b"k", 1)
     floor = Floor(unique(seen), step=1, backlog=backlog, kind="unique", size=3)
     floor.desk.is_closing = True
     tally = floor.run(*(waiting(offset) for offset in range(3)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from laneway._app import App
-    from laneway.engines.spark._errors import ErrorSchedule
+    from laneway.engines.spark._errors import SparkErrorSchedule
     from laneway.engines.spark._query import TopicQuery
     from laneway.instrumentation import Tally
     from laneway.settings import Settings
@@ -71,7 +71,7 @@ class SparkEngine:
         self._stops = 0
         self._is_paused = False
         self._queries: list[TopicQuery] = []
-        self._errors: ErrorSchedule | None = None
+        self._errors: SparkErrorSchedule | None = None
         self._wake = threading.Event()
 
     def stop(self) -> None:
@@ -144,8 +144,9 @@ class SparkEngine:
             EngineError: a run of this process is under way already.
         """
         from laneway.engines._configured import configured, effective
+        from laneway.engines._error_runs import only_run
         from laneway.engines._topics import until_ready
-        from laneway.engines.spark._errors import error_streams, only_run
+        from laneway.engines.spark._errors import error_streams
         from laneway.engines.spark._query import TopicQuery
 
         settings = effective(self._settings, self._overrides)
@@ -197,14 +198,14 @@ class SparkEngine:
 
     def _scheduled(
         self, app: App, streams: list[Any], settings: Settings, control: Path, report: RunReport
-    ) -> ErrorSchedule | None:
+    ) -> SparkErrorSchedule | None:
         """The schedule of runs over the error topics, if there is one."""
-        from laneway.engines.spark._errors import ErrorSchedule
+        from laneway.engines.spark._errors import SparkErrorSchedule
 
         cron = None if app.errors is None else app.errors.due
         if cron is None:
             return None
-        return ErrorSchedule(
+        return SparkErrorSchedule(
             app,
             cron,
             settings=settings,
@@ -257,7 +258,8 @@ class SparkEngine:
             query.start(spark, checkpoint=place, trigger=spark_settings.trigger, once=once)
             stack.callback(query.end)
         if self._errors is not None:
-            self._errors.start(spark)
+            self._errors.spark = spark
+            self._errors.start()
             stack.callback(self._errors.end)
         if is_ours:
             # Unwound before the queries end: their helper processes print tracebacks when they do.

@@ -1,0 +1,213 @@
+"""Crew: everything that runs an app's handlers on one cluster, put together."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from laneway.engines._topics import feeds_of
+from laneway.engines.direct._assignment import Assignment
+from laneway.engines.direct._member import Member
+from laneway.engines.direct._offsets import Offsets
+from laneway.engines.direct._recovery import Recovery
+from laneway.engines.direct._retries import Retries
+from laneway.engines.direct._station import Station
+from laneway.instrumentation import Tally
+from laneway.kafka import Admin, KafkaSender, Membership
+from laneway.pipeline import Backlog, BreakerState
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
+
+    from laneway._route import Route
+    from laneway.events import Event
+    from laneway.kafka import Place
+    from laneway.settings import ClusterSettings, Settings
+
+__all__ = ["Crew"]
+
+_BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
+
+
+class Crew:
+    """The member of the group, the stations of the handlers, and what reads their retry topics.
+
+    Args:
+        app: the app's name, which is the group.
+        routes: its handlers on this cluster.
+        cluster: where.
+        settings: the configuration.
+        loop: gives the loop that async handlers run on.
+        tell: told of events; any thread calls it.
+        note: told in words what is waited for; any thread calls it.
+        limits: where to end in each partition, whatever is written there meanwhile; None for no end.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        app: str,
+        routes: list[Route],
+        cluster: ClusterSettings,
+        settings: Settings,
+        *,
+        loop: Callable[[], asyncio.AbstractEventLoop],
+        tell: Callable[[Event], None],
+        note: Callable[[str], None],
+        limits: Mapping[Place, int] | None = None,
+    ) -> None:
+        self.admin = Admin(cluster.client_options())
+        self.sources = list(dict.fromkeys(route.topic.name for route in routes))
+        self._app = app
+        partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
+        self._sender = KafkaSender(cluster.producer_options())
+        stations: dict[str, list[Station]] = {}
+        by_source: dict[str, list[Station]] = {}
+        for route in routes:
+            lock, backlog, breaker = threading.Lock(), Backlog(), BreakerState()
+            for step in range(route.retry.hops + 1):
+                own = route.at_step(app, step)
+                station = Station(
+                    own,
+                    app,
+                    lanes=max(1, route.lanes) * partitions[route.topic.name],
+                    sender=self._sender,
+                    loop=loop,
+                    lock=lock,
+                    backlog=backlog,
+                    breaker=breaker,
+                    notice=note,
+                    listener=tell,
+                )
+                stations.setdefault(own.topic.name, []).append(station)
+                by_source.setdefault(route.topic.name, []).append(station)
+        self.stations = [station for found in stations.values() for station in found]
+        options = {**cluster.consumer_options(), **_prefetch(routes, sum(partitions.values()))}
+        # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
+        skip_lost = settings.on_data_loss == "continue" or limits is not None
+        reached: dict[Place, int] = {}
+        offsets = Offsets(stations, reached)
+        retries = {
+            topic: self._retries(topic, routes, stations, offsets, options, skip_lost=skip_lost)
+            for topic in self.sources
+            if any(route.retry.hops or route.delay for route in routes if route.topic.name == topic)
+        }
+        recovery = Recovery(app, by_source, admin=self.admin, options=options)
+        limit = cluster.consumer.max_poll_interval.total_seconds() * _BUDGET
+        assignment = Assignment(
+            stations,
+            retries=retries,
+            offsets=offsets,
+            recovery=recovery,
+            start=_starts(routes, settings),
+            skip_lost=skip_lost,
+            budget=min(limit, settings.drain.total_seconds()),
+            tell=tell,
+            note=note,
+        )
+        membership = Membership(options, app, assignment)
+        membership.reached = reached
+        assignment.membership = membership
+        self.member = Member(
+            membership,
+            assignment=assignment,
+            offsets=offsets,
+            recovery=recovery,
+            stations=stations,
+            sources=self.sources,
+            delayed={route.topic.name for route in routes if route.delay},
+            retries=retries,
+            limits=limits,
+        )
+        self._all_retries = retries
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the stations have ended."""
+        return all(station.is_over for station in self.stations)
+
+    def start(self) -> None:
+        """Begin."""
+        for station in self.stations:
+            station.start()
+        self.member.start()
+
+    def stop(self) -> None:
+        """Read nothing more, and finish what was begun."""
+        self.member.stop()
+        for station in self.stations:
+            station.finish()
+
+    def end(self, timeout: float) -> None:
+        """Commit what is finished and leave, whatever still runs."""
+        for station in self.stations:
+            if not station.is_over:
+                station.abandon()
+        self.member.leave(timeout)
+        self._sender.flush(1.0)
+
+    def ends(self) -> dict[Place, int]:
+        """Up to where everything there is now reaches: the ends of the sources, and what is due of their retries.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+        """
+        places = [(topic, partition) for topic in self.sources for partition in self.admin.partitions(topic)]
+        ends = self.admin.ends_of(places) if places else {}
+        for found in self._all_retries.values():
+            ends |= found.due()
+        return ends
+
+    def news(self) -> Tally:
+        """What was done since this was last asked."""
+        total = Tally()
+        for station in self.stations:
+            total.add(station.news())
+        return total
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended something that should run."""
+        self.member.raise_if_failed()
+        for station in self.stations:
+            if station.error is not None:
+                raise station.error
+
+    def _retries(
+        self,
+        topic: str,
+        routes: list[Route],
+        stations: dict[str, list[Station]],
+        offsets: Offsets,
+        options: dict[str, Any],
+        *,
+        skip_lost: bool,
+    ) -> Retries:
+        feeds = feeds_of(self._app, [route for route in routes if route.topic.name == topic])
+        return Retries(
+            feeds,
+            {feed.topic: stations[feed.topic] for feed in feeds if feed.step or feed.delay},
+            admin=self.admin,
+            options=options,
+            skip_lost=skip_lost,
+            delivered=offsets.delivered.__setitem__,
+            reached=offsets.reached.__setitem__,
+        )
+
+
+def _starts(routes: list[Route], settings: Settings) -> dict[str, str]:
+    found = {
+        route.topic.name: settings.handlers[route.name].start for route in routes if route.name in settings.handlers
+    }
+    return {topic: start for topic, start in found.items() if start is not None}
+
+
+def _prefetch(routes: list[Route], partitions: int) -> dict[str, Any]:
+    """Bound what the client reads ahead: its limits are per partition, ours is for all of them."""
+    size = max(int(route.buffer.size) for route in routes)
+    records = max(route.buffer.records for route in routes)
+    return {
+        "queued.min.messages": max(100, records // partitions),
+        "queued.max.messages.kbytes": max(1024, size // 1024 // partitions),
+        # A fetch may pass the queue's bound by its whole size, and small records take three times their bytes there.
+        "fetch.message.max.bytes": 1 << 20,
+    }

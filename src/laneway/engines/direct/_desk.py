@@ -1,0 +1,169 @@
+"""OwnedDesk: a desk whose partitions come and go."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from laneway.pipeline import Copied, Desk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from laneway._record import Record
+    from laneway.lanes import KeyQueue
+    from laneway.pipeline import Backlog, Result
+
+__all__ = ["OwnedDesk"]
+
+_SOON = 1.0  # seconds: a try that is due sooner is still waited for at the end
+
+
+class OwnedDesk(Desk):
+    """Leaves records alone whose partition has been given away.
+
+    The thread that reads orders what is to be done about a partition; the runner's own thread obeys before it does
+    anything else. Only `order` and `fence` may be called from other threads.
+
+    A partition is *released* first: what no lane has begun is dropped, stays unfinished in the ledger, and is the next
+    owner's. When what was begun has ended, or time is up, it is *fenced*: results of records that were read before
+    change nothing, however late they come.
+    """
+
+    def __init__(self, *args: Any, backlog: Backlog | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, backlog=backlog, **kwargs)
+        self._backlog = backlog
+        self._orders: deque[Callable[[], None]] = deque()
+        self._closed: set[int] = set()
+        self._fences: dict[int, int] = {}
+        """Partition to the last epoch whose records are void."""
+        self.copied = Copied.of(self.route)
+        """Copies that a killed process has left of records that are read again."""
+        self.released: dict[int, int] = {}
+        """Partition to how many of its records were dropped unfinished, once it is released."""
+
+    def order(self, deed: Callable[[], None]) -> None:
+        """Let the runner's own thread do something before its next look at the records."""
+        self._orders.append(deed)
+
+    def open(self, partition: int) -> None:
+        """A partition is ours. By order only."""
+        self._closed.discard(partition)
+        self.released.pop(partition, None)
+        self.ledger.forget(partition)
+
+    def load(self, backlog: Backlog, gone: set[int]) -> None:
+        """So much waits on the retry topics of partitions that became ours, but for those gone since. By order only."""
+        for partition in gone:
+            backlog.forget(partition)
+        if self._backlog is not None:
+            self._backlog.merge(backlog)
+
+    def release(self, partition: int) -> None:
+        """Begin nothing more of a partition. By order only."""
+        self._closed.add(partition)
+        dropped = self.scheduler.drop(lambda record: record.partition == partition)
+        self.released[partition] = self.released.get(partition, 0) + dropped
+
+    def wind_up(self) -> None:
+        """Begin nothing that lies past everything begun, so that no finished record lies past an unfinished one.
+
+        By order only. What is left to do is as little as a clean end allows; a record that waits for its next try is
+        not waited for.
+        """
+        waiting: dict[int, set[int]] = {}
+        for record in self.scheduler.waiting():
+            waiting.setdefault(record.partition, set()).add(record.offset)
+        cuts: dict[int, int] = {}
+        for partition, offsets in waiting.items():
+            seen = self.ledger.snapshot(partition)
+            cut = 0 if seen is None else seen[0]
+            while cut - 1 in offsets:
+                cut -= 1
+            cuts[partition] = cut
+        late = {id(record) for record in self.scheduler.postponed(self._clock.monotonic() + _SOON)}
+        self.scheduler.drop(lambda record: record.offset >= cuts[record.partition] or id(record) in late)
+
+    def fence(self, partition: int, epoch: int) -> None:
+        """From now on nothing that was read of a partition up to *epoch* counts. Any thread may call it."""
+        self._fences[partition] = epoch
+
+    def forget(self, partition: int) -> None:
+        """Drop all that is known of a partition. By order only."""
+        self.scheduler.drop(lambda record: record.partition == partition and self._is_void(record))
+        self.ledger.forget(partition)
+        self.released.pop(partition, None)
+        if self._backlog is not None:
+            self._backlog.forget(partition)
+
+    def is_drained(self, partition: int) -> bool:
+        """Whether a released partition has no record left that was begun. Any thread may ask."""
+        dropped, found = self.released.get(partition), self.ledger.snapshot(partition)
+        return dropped is not None and (found is None or len(found[1]) <= dropped)
+
+    def ours(self, records: Sequence[Record[Any]]) -> Sequence[Record[Any]]:
+        """Obey orders, and leave out records of partitions that are gone. Only the runner's own thread may call it."""
+        self._obey()
+        if self._closed or self._fences:
+            return [record for record in records if record.partition not in self._closed and not self._is_void(record)]
+        return records
+
+    def admit(self, records: Sequence[Record[Any]]) -> None:
+        """Take over records that were read, but for those of partitions that are gone."""
+        records = self.ours(records)
+        if not records:
+            return
+        if len(self.copied) or self.route.rerun is not None:
+            fresh = self.copied.fresh(list(records))
+            if self._ladder.leaves and len(fresh) < len(records):
+                kept = set(map(id, fresh))
+                self._ladder.left([record for record in records if id(record) not in kept])
+            super().admit(fresh)
+            # What is left out, here or because a run over an error topic does not take it up, is finished.
+            for partition, offset in {record.partition: record.offset for record in records}.items():
+                self.ledger.pass_to(partition, offset + 1)
+        else:
+            super().admit(records)
+
+    def tick(self) -> None:
+        """Obey orders and let time pass."""
+        self._obey()
+        super().tick()
+        if self._fences and self.is_done and not self._closed:
+            self._fences.clear()  # nothing void is left: to look at each record would be for nothing
+
+    def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
+        """Act on what became of a turn."""
+        if self._fences:
+            self._leave_out(result)
+        super().settle(turn, result)
+
+    def _obey(self) -> None:
+        while self._orders:
+            self._orders.popleft()()
+
+    def _is_void(self, record: Record[Any]) -> bool:
+        return record.epoch <= self._fences.get(record.partition, -1)
+
+    def _leave_out(self, result: Result) -> None:
+        """Forget results of void records: another process has them now. Their keys go on."""
+        is_void = self._is_void
+        result.finished = [record for record in result.finished if not is_void(record)]
+        result.skipped = [record for record in result.skipped if not is_void(record)]
+        result.outputs = [
+            (records, posted) for records, posted in result.outputs if not records or not all(map(is_void, records))
+        ]
+        result.members = [member for member in result.members if not is_void(member[1])]
+        for index, (record, _) in list(result.failures.items()):
+            if is_void(record):
+                del result.failures[index]
+                result.done[index] += 1
+
+    def _finish(self, records: Sequence[Record[Any]]) -> None:
+        if self.route.kind == "columnar":
+            # Rows have lost their epoch on the way through a table; the ledger knows those whose copies are awaited.
+            records = [record for record in records if self.ledger.has(record.partition, record.offset)]
+        elif self._fences:
+            records = [record for record in records if not self._is_void(record)]
+        if records:
+            super()._finish(records)

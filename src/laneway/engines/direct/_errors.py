@@ -1,0 +1,120 @@
+"""Runs over an app's error topics in this process."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from laneway.engines._error_runs import ErrorSchedule, error_plans
+from laneway.engines.direct._crew import Crew
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from laneway._app import App
+    from laneway._cron import Cron
+    from laneway._error_consumer import ErrorRuns
+    from laneway.engines._error_runs import ErrorPlan
+    from laneway.events import Event
+    from laneway.instrumentation import Tally
+    from laneway.settings import Settings
+
+__all__ = ["DirectErrorSchedule", "ErrorRun"]
+
+_LOOK = 0.02  # seconds between looks at a run
+_LEAVE = 15.0  # seconds that the last commit and leaving the group may take
+
+
+class ErrorRun:
+    """Runs plans one after the other. When several processes do so at once, their group shares the partitions out.
+
+    Args:
+        settings: the configuration.
+        loop: gives the loop that async handlers run on.
+        tell: told of events; any thread calls it.
+        note: told in words what is waited for; any thread calls it.
+        done: called with topic and tally of what was done, now and then.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        loop: Callable[[], asyncio.AbstractEventLoop],
+        tell: Callable[[Event], None],
+        note: Callable[[str], None],
+        done: Callable[[str, Tally], None],
+    ) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._tell = tell
+        self._note = note
+        self._done = done
+
+    def run(self, plan: ErrorPlan, is_interrupted: Callable[[], bool]) -> bool:
+        """Run a plan to its end, or until interrupted; False when what was begun could not be finished in time."""
+        limits = {(plan.topic.name, partition): end for partition, end in plan.ends.items()}
+        crew = Crew(
+            plan.app.name,
+            plan.routes,
+            plan.topic.cluster,
+            self._settings,
+            loop=self._loop,
+            tell=self._tell,
+            note=self._note,
+            limits=limits,
+        )
+        crew.start()
+        try:
+            while not crew.member.is_past(limits) and not is_interrupted():
+                self._look(crew, plan)
+                time.sleep(_LOOK)
+            crew.stop()
+            deadline = time.monotonic() + self._settings.drain.total_seconds()
+            while not crew.is_finished and time.monotonic() < deadline:
+                self._look(crew, plan)
+                time.sleep(_LOOK)
+            return crew.is_finished
+        finally:
+            crew.end(_LEAVE)
+            self._done(plan.topic.name, crew.news())
+
+    def _look(self, crew: Crew, plan: ErrorPlan) -> None:
+        crew.raise_if_failed()
+        self._done(plan.topic.name, crew.news())
+
+
+class DirectErrorSchedule(ErrorSchedule):
+    """Runs are members of a group of their own, beside that of the app.
+
+    Args:
+        app: whose error topics, as the configuration has it.
+        cron: when.
+        settings: the configuration.
+        run: runs plans.
+        note: told in words what went wrong; an empty text when that is over.
+        runs: where runs are counted.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        cron: Cron,
+        *,
+        settings: Settings,
+        run: ErrorRun,
+        note: Callable[[str], None],
+        runs: ErrorRuns,
+    ) -> None:
+        super().__init__(app, cron, note=note, runs=runs)
+        self._settings = settings
+        self._one = run
+
+    def _run(self, *, refresh: bool) -> None:
+        plans = error_plans(self._app, self._settings, refresh=refresh, is_stopping=self._stopping.is_set)
+        self._planned(refresh=refresh)
+        for plan in plans:
+            if self._stopping.is_set() or not self._one.run(plan, lambda: self._is_interrupted or self._is_ending):
+                return
+        self._succeeded()

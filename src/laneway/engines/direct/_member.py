@@ -1,0 +1,302 @@
+"""Member: reads the topics of one cluster with the app's consumer group, feeds the stations, and commits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from laneway.kafka import BrokerAbsentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laneway._record import Record
+    from laneway.engines.direct._assignment import Assignment
+    from laneway.engines.direct._offsets import Offsets
+    from laneway.engines.direct._recovery import Recovery
+    from laneway.engines.direct._retries import Retries
+    from laneway.engines.direct._station import Station
+    from laneway.kafka import Committed, Membership, Place
+
+__all__ = ["Member"]
+
+_FETCH = 1_000  # records a read: to convert more at once would keep lanes waiting for the interpreter
+_COMMIT = 1.0  # seconds between commits
+_COMMIT_COUNT = 50_000  # records after which a commit comes sooner
+_TEND = 0.05  # seconds between looks at what is full and what is to be committed
+_POLL = 0.1  # seconds to wait for records
+_SHORT = 0.002  # seconds to wait for room
+_HOLD = 0.5  # seconds without room before partitions are paused: to pause throws away what is fetched
+_LAST_COMMIT = 10.0  # seconds that the last commit may take
+
+
+class Member:
+    """One member of a consumer group. Its own thread reads, commits, and is told what the group decides.
+
+    Args:
+        membership: the member, as Kafka sees it.
+        assignment: deals with partitions that come and go.
+        offsets: what may be committed.
+        recovery: looks up what former owners have left.
+        stations: topic, of retries too, to the stations that read it.
+        sources: the topics to subscribe to.
+        delayed: those of them that are read like retry topics, each record when it is old enough.
+        retries: source to what reads its retry topics.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        membership: Membership,
+        *,
+        assignment: Assignment,
+        offsets: Offsets,
+        recovery: Recovery,
+        stations: Mapping[str, list[Station]],
+        sources: list[str],
+        delayed: set[str],
+        retries: Mapping[str, Retries],
+        limits: Mapping[Place, int] | None = None,
+    ) -> None:
+        self._membership = membership
+        self._assignment = assignment
+        self._offsets = offsets
+        self._recovery = recovery
+        self._stations = stations
+        self._sources = sources
+        self._live = [topic for topic in sources if topic not in delayed]
+        self._limits = limits
+        self._ended: set[Place] = set()
+        """Partitions that have reached their limits."""
+        self._retries = retries
+        self._held: set[str] = set()
+        """Topics that are paused because their stations are full."""
+        self._is_paused = self._is_stopping = self._is_over = False
+        self._full_since: float | None = None
+        self._count = self._read = 0
+        self._tended = self._committed = time.monotonic()
+        self._thread = threading.Thread(target=self._work, name="laneway-member", daemon=True)
+        self.polled = time.monotonic()
+        """When it last read, or tried to."""
+        self.error: BaseException | None = None
+        """What ended it, if it was not told to leave."""
+
+    @property
+    def owned(self) -> list[Place]:
+        """The partitions of the sources that are ours."""
+        return [place for place in self._offsets.places if place[0] in self._sources]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has left the group."""
+        return not self._thread.is_alive()
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the group has given it partitions, or said that there are none for it."""
+        return self._assignment.has_joined.is_set()
+
+    @property
+    def gone(self) -> int:
+        """Records that were deleted before they could be read."""
+        return self._assignment.gone + sum(found.lost for found in self._retries.values())
+
+    @property
+    def gaps(self) -> int:
+        """Offsets that were passed and held no record."""
+        passed = self._membership.passed + sum(found.passed for found in self._retries.values())
+        return max(0, self._offsets.spanned - self._read - passed)
+
+    def start(self) -> None:
+        """Join the group."""
+        for found in self._retries.values():
+            found.start()
+        self._thread.start()
+
+    def pause(self, *, on: bool) -> None:
+        """Read nothing for now, or go on. It stays in the group. Any thread may call it."""
+        self._is_paused = on
+        for found in self._retries.values():
+            found.is_paused = on
+
+    def stop(self) -> None:
+        """Read nothing more. Any thread may call it."""
+        self._is_stopping = True
+        for found in self._retries.values():
+            found.end()
+
+    def leave(self, timeout: float) -> bool:
+        """Commit, leave the group and end; False when it was not in time."""
+        self._is_stopping = self._is_over = True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def is_past(self, ends: Mapping[Place, int]) -> bool:
+        """Whether everything of ours before these ends is finished. Any thread may ask."""
+        if not self.has_joined or not self._recovery.is_idle:
+            return False
+        found = self.progress()
+        return all(found[place][0] >= end for place, end in ends.items() if place in found)
+
+    def progress(self) -> dict[Place, tuple[int, int, list[int]]]:
+        """What of each partition may be committed, was read, and is unfinished. Any thread may ask."""
+        found = {}
+        for place in self._offsets.places:
+            try:
+                found[place] = self._offsets.progress(place)
+            except KeyError:
+                continue  # it is being given back
+        return found
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended it, if anything did."""
+        for error in (self.error, *(found.error for found in self._retries.values())):
+            if error is not None:
+                raise error
+
+    def _work(self) -> None:
+        try:
+            try:
+                self._membership.subscribe(self._sources)
+                while not self._is_over:
+                    self._turn()
+                self._commit_last()
+            finally:
+                self._membership.close()
+        except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
+            self.error = error
+        finally:
+            for found in self._retries.values():
+                found.end()
+
+    def _turn(self) -> None:
+        now = self.polled = time.monotonic()
+        if now - self._tended >= _TEND:
+            self._tended = now
+            self._tend(now)
+        room = self._room(now)
+        if room <= 0 and self._full_since is not None and now - self._full_since < _HOLD:
+            time.sleep(_SHORT)
+            return
+        records = self._membership.read(max(1, min(room, _FETCH)), _POLL if room > 0 else _SHORT * 10)
+        self._assignment.settle_in()
+        if records:
+            self._deliver(records)
+
+    def _room(self, now: float) -> int:
+        """How many records may be read; none while everything that could be read is full."""
+        if self._is_paused or self._is_stopping:
+            self._hold(self._live)
+            return 0
+        rooms = {topic: min([station.room for station in self._stations[topic]]) for topic in self._live}
+        full = [topic for topic, room in rooms.items() if room <= 0]
+        if len(full) < len(rooms):
+            self._full_since = None
+            if full:
+                self._hold(full)  # others may go on
+        else:
+            self._full_since = self._full_since or now
+            if now - self._full_since >= _HOLD:
+                self._hold(full)
+        return min([room for topic, room in rooms.items() if topic not in full], default=0)
+
+    def _hold(self, topics: list[str]) -> None:
+        new = [topic for topic in topics if topic not in self._held]
+        if new:
+            self._held.update(new)
+            self._assignment.is_holding = len(self._held) == len(self._live)
+            self._membership.pause([place for place in self.owned if place[0] in new])
+
+    def _tend(self, now: float) -> None:
+        for place in self._recovery.done():
+            self._assignment.own_retries(*place)
+            if place[0] in self._live and place[0] not in self._held:
+                self._membership.resume([place])
+        if not (self._is_paused or self._is_stopping):
+            self._let_go_on()
+            self._keep_in_bounds()
+        if now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT:
+            self._commit(now)
+
+    def _let_go_on(self) -> None:
+        """Read topics again whose stations have worked off half of what they may hold."""
+        free = [
+            topic
+            for topic in self._held
+            if all(station.room >= station.route.buffer.records // 2 for station in self._stations[topic])
+        ]
+        if free:
+            self._held.difference_update(free)
+            self._assignment.is_holding = False
+            waiting = self._recovery.places | self._ended
+            self._membership.resume([place for place in self.owned if place[0] in free and place not in waiting])
+
+    def _keep_in_bounds(self) -> None:
+        """Hold a partition back that has taken more than its share, or whose commit says all that it can."""
+        for topic in self._live:
+            if topic in self._held:
+                continue
+            places = [place for place in self.owned if place[0] == topic]
+            most = min(station.route.buffer.records for station in self._stations[topic])
+            share = max(_FETCH, 2 * most // max(1, len(places)))
+            waiting = self._recovery.places | self._ended
+            used = most - min(station.room for station in self._stations[topic])
+            for place in places:
+                count = max(station.desk.ledger.count(place[1]) for station in self._stations[topic])
+                is_much = (count > share and used > most // 2) or place in self._offsets.full
+                if is_much:
+                    self._membership.pause([place])
+                elif count <= share // 2 and place in self._membership.paused and place not in waiting:
+                    self._membership.resume([place])
+
+    def _deliver(self, records: list[Record[Any]]) -> None:
+        if len(self._sources) == 1:
+            self._put(self._sources[0], records)
+            return
+        by_topic: dict[str, list[Record[Any]]] = {}
+        for record in records:
+            by_topic.setdefault(record.topic, []).append(record)
+        for topic, found in by_topic.items():
+            self._put(topic, found)
+
+    def _put(self, topic: str, records: list[Record[Any]]) -> None:
+        if self._limits is not None:
+            records = self._within(topic, records, self._limits)
+            if not records:
+                return
+        last = dict(zip([record.partition for record in records], [record.offset for record in records], strict=True))
+        delivered = self._offsets.delivered
+        for partition, offset in last.items():
+            delivered[topic, partition] = offset + 1
+        self._count += len(records)
+        self._read += len(records)
+        for number, station in enumerate(self._stations[topic]):
+            # Each handler has records of its own: attempts and decoded values are written into them.
+            own = records if number == 0 else [msgspec.structs.replace(record) for record in records]
+            station.intake.put(own)
+
+    def _within(self, topic: str, records: list[Record[Any]], limits: Mapping[Place, int]) -> list[Record[Any]]:
+        """Those before the limits; a partition that has reached its own is read no further."""
+        past = {record.partition for record in records if record.offset >= limits.get((topic, record.partition), 0)}
+        for partition in past:
+            self._offsets.reached[topic, partition] = limits.get((topic, partition), 0)
+        self._membership.pause([(topic, partition) for partition in past])
+        self._ended.update((topic, partition) for partition in past)
+        return [record for record in records if record.offset < limits.get((topic, record.partition), 0)]
+
+    def _commit(self, now: float) -> None:
+        self._committed, self._count = now, 0
+        due = self._offsets.due(self._membership.finished)
+        if not due:
+            return
+        try:
+            self._membership.commit(due, wait=False)
+        except BrokerAbsentError:
+            return  # the next one says the same and more
+        self._offsets.sent(due)
+
+    def _commit_last(self) -> None:
+        due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
+        self._assignment.commit_now(due, time.monotonic() + _LAST_COMMIT)

@@ -1,0 +1,138 @@
+"""Offsets: up to where each partition may be committed, and what is finished past that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laneway.lanes import CLEAN, MOST, encode_finished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from laneway.engines.direct._station import Station
+    from laneway.kafka import Committed, Place
+    from laneway.lanes import Finished
+
+__all__ = ["Offsets"]
+
+_FULL = MOST * 3 // 4  # characters of metadata from which on a partition is not read further
+
+
+class Offsets:
+    """What may be committed of the partitions that are ours, over all handlers that read them.
+
+    The member's thread owns it. Threads that read put their marks into `delivered` and `reached`, which is one
+    operation of the interpreter each.
+
+    Args:
+        stations: topic to the stations that read it.
+        reached: up to where partitions were read without a record to show for it; kept by those who read.
+    """
+
+    def __init__(self, stations: Mapping[str, list[Station]], reached: dict[Place, int]) -> None:
+        self._stations = stations
+        self._spanned = 0
+        self._starts: dict[Place, int] = {}
+        self._committed: dict[Place, Committed] = {}
+        self._sent: dict[Place, Committed] = {}
+        self.delivered: dict[Place, int] = {}
+        """The offset after the last record that was put into the intakes."""
+        self.reached = reached
+        self.full: set[Place] = set()
+        """Partitions whose finished offsets nearly fill the metadata."""
+
+    @property
+    def spanned(self) -> int:
+        """How many offsets of the sources and their retry topics were passed, with or without a record."""
+        now = {place: self.position(place) for place in self.places}
+        return self._spanned + sum(at - self._starts.get(place, at) for place, at in now.items())
+
+    @property
+    def places(self) -> Iterable[Place]:
+        """The partitions that are ours."""
+        return tuple(self._starts)
+
+    def begin(self, place: Place, start: int, known: Committed | None) -> None:
+        """A partition is ours, and is read from an offset on."""
+        self._starts[place] = self.delivered[place] = start
+        self.reached.pop(place, None)
+        if known is not None:
+            self._committed[place] = self._sent[place] = known
+
+    def end(self, place: Place) -> None:
+        """A partition is ours no longer."""
+        if place in self._starts:
+            self._spanned += self.position(place) - self._starts[place]
+        for kept in (self._starts, self._committed, self._sent, self.delivered, self.reached):
+            kept.pop(place, None)
+        self.full.discard(place)
+
+    def has(self, place: Place) -> bool:
+        """Whether a partition is ours."""
+        return place in self._starts
+
+    def position(self, place: Place) -> int:
+        """The offset that is read next, as far as it is known."""
+        return max(self.delivered[place], self.reached.get(place, 0))
+
+    def progress(self, place: Place) -> tuple[int, int, list[int]]:
+        """What may be committed, up to where it was read, and the unfinished offsets between."""
+        reached, delivered = self.reached.get(place, 0), self.delivered[place]
+        topic, partition = place
+        start = self._starts[place]
+        found = [station.progress(partition, start) for station in self._stations[topic]]
+        end = min([reach for reach, _ in found])
+        unfinished = found[0][1] if len(found) == 1 else sorted({offset for _, rest in found for offset in rest})
+        unfinished = [offset for offset in unfinished if offset < end] if len(found) > 1 else unfinished
+        if end >= delivered:
+            # All that was put in has been taken out: what lies between it and the mark holds no record for us.
+            end = max(end, reached)
+        return (unfinished[0] if unfinished else end), end, unfinished
+
+    def due(self, earlier: Mapping[Place, Finished], last_of: Iterable[Place] = ()) -> dict[Place, Committed]:
+        """What is to be committed because it has changed.
+
+        Args:
+            earlier: what owners before us had finished, of partitions that are not read past it yet.
+            last_of: only these partitions, for the last time: where nothing is under way, the commit says so.
+        """
+        last = tuple(last_of)
+        changed: dict[Place, Committed] = {}
+        for place in last or self.places:
+            if place not in self._starts:
+                continue
+            offset, end, unfinished = self.progress(place)
+            before = earlier.get(place)
+            if before is not None and before.end > end:
+                unfinished = [*unfinished, *before.missing(end)]
+                offset, end = (unfinished[0] if unfinished else before.end), before.end
+            text = encode_finished(offset, end, unfinished)
+            if text is None or len(text) > _FULL:
+                self.full.add(place)
+            else:
+                self.full.discard(place)
+            said = (offset, text or (CLEAN if last and not unfinished else ""))
+            if said != self._sent.get(place):
+                changed[place] = said
+        return changed
+
+    def marks(self, places: Iterable[Place]) -> dict[Place, Committed]:
+        """What is to be committed before records of these run: that something may be under way from now on."""
+        known = {place: self._committed.get(place) for place in places}
+        return {place: (found[0], "") for place, found in known.items() if found is not None and found[1] == CLEAN}
+
+    def sent(self, offsets: Mapping[Place, Committed]) -> None:
+        """These are on their way to the broker."""
+        self._sent |= offsets
+
+    def acknowledged(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
+        """The broker has these; gives those of partitions that are still ours."""
+        ours = {place: offset for place, offset in offsets.items() if place in self._starts}
+        for place in ours:
+            self._committed[place] = self._sent[place]
+        return ours
+
+    def failed(self, offsets: Iterable[Place]) -> None:
+        """These did not get there, and are to be sent again."""
+        for place in offsets:
+            self._sent.pop(place, None)

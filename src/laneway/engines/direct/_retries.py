@@ -1,0 +1,217 @@
+"""Retries: reads the retry topics of the partitions that are ours, and delayed sources, each record when it is due."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from laneway.engines._feeds import Feeds
+from laneway.kafka import BrokerAbsentError, Range, RangeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laneway._record import Record
+    from laneway.engines._topics import Feed
+    from laneway.engines.direct._station import Station
+    from laneway.kafka import Admin, Place
+    from laneway.lanes import Finished
+
+__all__ = ["Retries"]
+
+_LOOK = 0.1  # seconds between looks for what is due: part of how late a retry may be
+_MOST = 1_000  # records a fetch
+_FULL = 0.02  # seconds to wait for room
+
+
+class Retries:
+    """Feeds the stations of one source's retry topics, on a thread of its own.
+
+    A retry topic has as many partitions as its source, and whoever owns a partition of the source reads the same
+    partition of its retry topics. So they need no group of their own, and a key's retries are where its records are.
+
+    Args:
+        feeds: the source first, then its retry topics.
+        stations: topic to the stations that run it.
+        admin: tells the ends of logs, and makes retry topics that are missing.
+        options: librdkafka options of the readers.
+        skip_lost: go on when records were deleted before they were read.
+        delivered: told of each list of records before it is put into an intake, with the offsets it ends at.
+        reached: told up to where a partition was read to its end.
+    """
+
+    def __init__(
+        self,
+        feeds: tuple[Feed, ...],
+        stations: Mapping[str, list[Station]],
+        *,
+        admin: Admin,
+        options: Mapping[str, Any],
+        skip_lost: bool,
+        delivered: Callable[[Place, int], None],
+        reached: Callable[[Place, int], None],
+    ) -> None:
+        self._feeds = Feeds(feeds, admin)
+        self.topics = [feed.topic for feed in feeds if feed.delay or feed.step]
+        """What it reads: the retry topics, and the source if its records are to be old."""
+        self.passed = 0
+        """Records that were left out, because an earlier owner has finished them, or that are counted as read here."""
+        self._stations = stations
+        self._options = options
+        self._skip_lost = skip_lost
+        self._delivered = delivered
+        self._reached = reached
+        self._readers: dict[str, RangeReader] = {}
+        self._open: dict[str, tuple[int, dict[int, int]]] = {}
+        """Topic that is being read to the epoch it is read in, and where its ranges end."""
+        self._next: dict[Place, int] = {}
+        self._finished: dict[Place, Finished] = {}
+        self._epoch = 0
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self.is_paused = False
+        self._thread = threading.Thread(target=self._work, name="laneway-retries", daemon=True)
+        self.error: BaseException | None = None
+        self.lost = 0
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Read nothing more."""
+        self._is_over.set()
+        self._thread.join(timeout=5)
+
+    def own(self, starts: Mapping[Place, int], epoch: int, finished: Mapping[Place, Finished]) -> None:
+        """These partitions of retry topics are ours, and are read from an offset on; what is finished is left out."""
+        with self._lock:
+            self._next |= starts
+            self._finished |= finished
+            self._epoch = epoch
+
+    def disown(self, partition: int, epoch: int) -> None:
+        """A partition is ours no longer."""
+        with self._lock:
+            for topic in self.topics:
+                self._next.pop((topic, partition), None)
+                self._finished.pop((topic, partition), None)
+            self._epoch = epoch
+
+    def is_empty(self, ends: Mapping[Place, int]) -> bool:
+        """Whether everything of ours before these ends was read."""
+        with self._lock:
+            return all(self._next[place] >= end for place, end in ends.items() if place in self._next)
+
+    def due(self) -> dict[Place, int]:
+        """Up to where the retry topics may be read now.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+        """
+        with self._lock:
+            begin = dict(self._next)
+        ends = self._feeds.ends(begin)
+        return {place: end for place, end in ends.items() if place[0] in self.topics}
+
+    def _work(self) -> None:
+        try:
+            while not self._is_over.is_set():
+                wait = _LOOK
+                if not self.is_paused:
+                    try:
+                        self._plan()
+                        wait = self._read()
+                    except BrokerAbsentError:
+                        wait = 1.0
+                self._is_over.wait(wait)
+        except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
+            self.error = error
+        finally:
+            for reader in self._readers.values():
+                reader.end()
+
+    def _plan(self) -> None:
+        """Open what is due, of topics that are not being read."""
+        with self._lock:
+            begin, epoch = dict(self._next), self._epoch
+        if not begin:
+            return
+        due = self._feeds.ends(begin)
+        self._feeds.renewed.clear()
+        for topic in self.topics:
+            if topic in self._open:
+                continue
+            ranges = [
+                Range(topic, partition, at, due[topic, partition])
+                for (name, partition), at in begin.items()
+                if name == topic and due.get((topic, partition), 0) > at
+            ]
+            if ranges:
+                if topic not in self._readers:
+                    self._readers[topic] = RangeReader(self._options, skip_lost=self._skip_lost)
+                self._readers[topic].open(ranges)
+                self._open[topic] = (epoch, {part.partition: part.end for part in ranges})
+
+    def _read(self) -> float:
+        """Read some of what is open; gives the seconds to wait before the next look."""
+        wait = _LOOK
+        for topic, (epoch, ends) in list(self._open.items()):
+            reader = self._readers[topic]
+            room = min(station.room for station in self._stations[topic])
+            if room <= 0:
+                wait = min(wait, _FULL)
+                continue
+            records = reader.fetch(min(room, _MOST), 0.02)
+            with self._lock:
+                if epoch != self._epoch:
+                    # Partitions came or went meanwhile: what was read may be of one that begins anew.
+                    reader.close()
+                    del self._open[topic]
+                    wait = 0.0
+                    continue
+                self._deliver(topic, records, epoch)
+                if reader.is_exhausted:
+                    self._close(topic, ends)
+                    reader.close()
+                    del self._open[topic]
+                    self.lost += reader.lost
+                else:
+                    wait = 0.0
+        return wait
+
+    def _deliver(self, topic: str, records: list[Record[Any]], epoch: int) -> None:
+        """Under the lock, so that a partition which is given away meanwhile gets nothing more."""
+        ours = [record for record in records if (topic, record.partition) in self._next]
+        for record in ours:
+            record.epoch = epoch
+        last = {record.partition: record.offset + 1 for record in ours}
+        fresh = self._unfinished(topic, ours)
+        for partition, after in {record.partition: record.offset + 1 for record in fresh}.items():
+            self._delivered((topic, partition), after)
+        self.passed += len(ours)
+        for partition, after in last.items():
+            self._next[topic, partition] = after
+        for number, station in enumerate(self._stations[topic] if fresh else ()):
+            station.intake.put(fresh if number == 0 else [msgspec.structs.replace(record) for record in fresh])
+        if len(fresh) < len(ours):
+            for partition, after in last.items():
+                self._reached((topic, partition), after)
+
+    def _unfinished(self, topic: str, records: list[Record[Any]]) -> list[Record[Any]]:
+        if not self._finished:
+            return records
+        found = self._finished
+        return [
+            record
+            for record in records
+            if (known := found.get((topic, record.partition))) is None or not known.has(record.offset)
+        ]
+
+    def _close(self, topic: str, ends: Mapping[int, int]) -> None:
+        for partition, end in ends.items():
+            if (topic, partition) in self._next:
+                self._next[topic, partition] = end
+                self._reached((topic, partition), end)

@@ -1,0 +1,165 @@
+"""Station: one handler on one step of its ladder, with its desk, its lanes and the thread or loop they run on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+from laneway._clock import SystemClock
+from laneway.engines.direct._desk import OwnedDesk
+from laneway.engines.direct._intake import Intake
+from laneway.instrumentation import Tally
+from laneway.pipeline import Call
+from laneway.runners import AsyncRunner, ColumnarRunner, ThreadRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from laneway._route import Route
+    from laneway.instrumentation import Event
+    from laneway.pipeline import Backlog, BreakerState
+    from laneway.typing import Sender
+
+__all__ = ["Station"]
+
+
+class Station:
+    """Runs a route until its intake ends.
+
+    Args:
+        route: the handler, as it runs on its step.
+        app: the app's name.
+        lanes: how many lanes it has.
+        sender: where messages and copies go; stations share it, and each is answered by way of its own outbox.
+        loop: gives the loop that async handlers run on.
+        lock: guards the desk of a handler that runs on threads; stations of one handler share it.
+        backlog: what waits on the retry topics of the handler; its stations share it.
+        breaker: state of the handler's breaker; its stations share it.
+        notice: told in words when something must wait.
+        listener: told of each event.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        route: Route,
+        app: str,
+        *,
+        lanes: int,
+        sender: Sender,
+        loop: Callable[[], asyncio.AbstractEventLoop],
+        lock: threading.Lock,
+        backlog: Backlog,
+        breaker: BreakerState,
+        notice: Callable[[str], None],
+        listener: Callable[[Event], None],
+    ) -> None:
+        self.route = route
+        self.intake = Intake()
+        self.desk = OwnedDesk(
+            route,
+            app,
+            lanes=lanes,
+            sender=sender,
+            clock=SystemClock(),
+            per_partition=max(1, route.lanes) if route.strict else None,
+            notice=notice,
+            backlog=backlog,
+            listener=listener,
+            breaker=breaker,
+        )
+        self._loop = loop
+        self._lock = lock
+        self._runner: Any = None
+        self._thread: threading.Thread | None = None
+        self._future: Future[None] | None = None
+        self._error: BaseException | None = None
+        self._told = Tally()
+
+    @property
+    def room(self) -> int:
+        """How many more records may be put into the intake. A count that other threads change: nearly right."""
+        desk, intake, buffer = self.desk, self.intake, self.route.buffer
+        if intake.size + desk.scheduler.size + desk.outbox.size >= int(buffer.size):
+            return 0
+        return buffer.records - intake.records - desk.scheduler.records - desk.outbox.pending
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the intake has ended and everything begun is finished, or the run has failed."""
+        if self._future is not None:
+            return self._future.done()
+        return self._thread is not None and not self._thread.is_alive()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the run, if it was not its intake."""
+        if self._future is not None and self._future.done() and not self._future.cancelled():
+            return self._future.exception()
+        return self._error
+
+    def start(self) -> None:
+        """Begin to work."""
+        call, clock = Call(self.route, SystemClock()), SystemClock()
+        if self.route.is_async:
+            self._runner = AsyncRunner(self.desk, call, clock)
+            self.intake.arrived = self._runner.wake
+            self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._loop())
+            return
+        if self.route.kind == "columnar":
+            runner: Any = ColumnarRunner(self.desk, clock)
+            self.intake.sift = self.desk.ours
+        else:
+            runner = self._runner = ThreadRunner(self.desk, call, clock, self._lock)
+            self.intake.arrived = runner.wake
+        self._thread = threading.Thread(
+            target=self._work, args=(runner,), name=f"laneway-{self.route.name}-{self.route.step}", daemon=True
+        )
+        self._thread.start()
+
+    def order(self, deed: Callable[[], None]) -> None:
+        """Let the runner's own thread do something to the desk, soon."""
+        if self.is_over:
+            deed()
+            return
+        self.desk.order(deed)
+        if self._runner is not None:
+            self._runner.wake()
+
+    def progress(self, partition: int, start: int) -> tuple[int, list[int]]:
+        """Up to where a partition was read, and what is unfinished of it. Any thread may ask."""
+        found = self.desk.ledger.snapshot(partition)
+        if self.route.kind == "columnar":
+            end = self.intake.settled.get(partition, start)
+            return end, [] if found is None else found[1]
+        return (start, []) if found is None else found
+
+    def finish(self) -> None:
+        """Finish what was begun, and end."""
+        self.order(self.desk.wind_up)
+        self.intake.end()
+
+    def abandon(self) -> None:
+        """End now. A thread that runs a call cannot be stopped: it ends with the process."""
+        self.intake.end()
+        if self._future is not None:
+            self._future.cancel()
+
+    def news(self) -> Tally:
+        """What was done since this was last asked."""
+        tally = self.desk.tally
+        now = Tally()
+        now.add(tally)
+        now.latency = dict(tally.latency)
+        now.repeated += self.desk.copied.repeated
+        news = now.since(self._told)
+        self._told = now
+        return news
+
+    def _work(self, runner: Any) -> None:
+        try:
+            runner.run(self.intake)
+            self.intake.settle()
+        except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
+            self._error = error

@@ -1,0 +1,261 @@
+"""Membership: one member of a consumer group, which reads the partitions that the group gives it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from laneway._record import Record
+from laneway.errors import EngineError
+from laneway.kafka._errors import as_admin_error, is_auth_error
+from laneway.kafka._quiet import quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from laneway.kafka._admin import Place
+    from laneway.lanes import Finished
+
+__all__ = ["Committed", "Membership", "Owner"]
+
+Committed = tuple[int, str]
+"""An offset and the metadata that were committed with it."""
+
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
+_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
+_CLASSIC = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
+
+
+class Owner(Protocol):
+    """Who is told what the group decides; called inside `read` and `close`, on the same thread."""
+
+    def assigned(self, places: list[Place]) -> Mapping[Place, int]:
+        """These partitions are ours from now on; gives where each is to be read from."""
+        ...
+
+    def revoked(self, places: list[Place]) -> None:
+        """These partitions are to be given back: when this returns, they are somebody else's."""
+        ...
+
+    def lost(self, places: list[Place]) -> None:
+        """These partitions are somebody else's already."""
+        ...
+
+    def committed(self, offsets: Mapping[Place, int], error: str | None) -> None:
+        """What became of a commit that was not waited for."""
+        ...
+
+    def out_of_range(self, place: Place) -> None:
+        """The offset to be read is not in the log."""
+        ...
+
+    def troubled(self, place: Place, error: str) -> None:
+        """A partition cannot be read for now."""
+        ...
+
+
+class Membership:
+    """Reads with a consumer group, and commits for it.
+
+    Not thread-safe: one thread reads. Made after the fork.
+
+    Args:
+        options: librdkafka options, as `ClusterSettings.consumer_options` gives them.
+        group: the group's name.
+        owner: who is told of partitions that come and go.
+    """
+
+    def __init__(self, options: Mapping[str, Any], group: str, owner: Owner) -> None:
+        self._owner = owner
+        options = {
+            **quiet(options),
+            "group.id": group,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "on_commit": self._on_commit,
+        }
+        if options.get("group.protocol") == "consumer":
+            # With it these are the broker's to decide, and librdkafka refuses them.
+            options = {name: value for name, value in options.items() if name not in _CLASSIC}
+        self._is_cooperative = "cooperative" in str(options.get("partition.assignment.strategy", "cooperative"))
+        self._consumer = Consumer(options)
+        self._topics: dict[str, str] = {}
+        self.paused: set[Place] = set()
+        """Partitions that are not read for now; one that is assigned while it is in here stays so."""
+        self.finished: dict[Place, Finished] = {}
+        """Records that are passed over, because an earlier owner has finished them."""
+        self.passed = 0
+        """How many were."""
+        self.reached: dict[Place, int] = {}
+        """Up to where partitions were read without a record to show for it: gaps, and what was finished before."""
+        self.epoch = 0
+        """Counts how often partitions came or went; records carry it."""
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Join the group."""
+        self._topics = {topic: topic for topic in topics}
+        self._consumer.subscribe(
+            list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def read(self, most: int, timeout: float) -> list[Record[Any]]:
+        """Up to *most* records, as soon as there are some, waiting no longer than *timeout* seconds."""
+        # consume() waits until it has as many as asked for; poll() returns with the first.
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
+        topics, finished, epoch = self._topics, self.finished, self.epoch
+        records: list[Record[Any]] = []
+        for message in messages:
+            if message.error() is not None:
+                self._notice(message)
+                continue
+            topic, partition, offset = topics[message.topic()], message.partition(), message.offset()
+            if finished and self._is_finished((topic, partition), offset):
+                continue
+            key, raw = message.key(), message.value()
+            size = (0 if raw is None else len(raw)) + (0 if key is None else len(key))
+            headers = message.headers() or ()
+            time = message.timestamp()[1]
+            records.append(Record(topic, partition, offset, time, key, raw, headers, size, raw, 1, 0, None, epoch))
+        return records
+
+    def known(self, places: Iterable[Place], timeout: float) -> dict[Place, Committed]:
+        """What the group has committed.
+
+        Raises:
+            BrokerAbsentError: the group's coordinator did not answer or is not ready.
+        """
+        try:
+            answers = self._consumer.committed([TopicPartition(*place) for place in places], timeout)
+        except KafkaException as error:
+            raise as_admin_error(error) from error
+        found = {}
+        for answer in answers:
+            if answer.error is not None:
+                raise as_admin_error(KafkaException(answer.error))
+            if answer.offset >= 0:
+                found[answer.topic, answer.partition] = (answer.offset, answer.metadata or "")
+        return found
+
+    def commit(self, offsets: Mapping[Place, Committed], *, wait: bool) -> None:
+        """Commit; without *wait* the owner is told of the end later.
+
+        Raises:
+            BrokerAbsentError: it did not happen, and may when tried again.
+        """
+        places = [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
+        if not places:
+            return
+        try:
+            self._consumer.commit(offsets=places, asynchronous=not wait)
+        except KafkaException as error:
+            raise as_admin_error(error) from error
+
+    def bounds(self, place: Place, timeout: float = 5.0) -> tuple[int, int]:
+        """Where a log begins and ends.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+        """
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout)
+        except KafkaException as error:
+            raise as_admin_error(error) from error
+        return low, high
+
+    def pause(self, places: Iterable[Place]) -> None:
+        """Do not read these for now. What was fetched of them already is fetched again later, so do not do it often."""
+        new = [place for place in places if place not in self.paused]
+        self.paused.update(new)
+        if new:
+            self._consumer.pause([TopicPartition(*place) for place in new])
+
+    def resume(self, places: Iterable[Place]) -> None:
+        """Read these again."""
+        old = [place for place in places if place in self.paused]
+        self.paused.difference_update(old)
+        if old:
+            self._consumer.resume([TopicPartition(*place) for place in old])
+
+    def seek(self, place: Place, offset: int) -> None:
+        """Go on at another offset, after the one before was out of range."""
+        where = TopicPartition(*place, offset)
+        # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
+        self._consumer.incremental_unassign([where])
+        self._consumer.incremental_assign([where])
+        if place in self.paused:
+            self._consumer.pause([where])
+
+    def close(self) -> None:
+        """Give everything back and leave the group."""
+        self._consumer.close()
+
+    def _is_finished(self, place: Place, offset: int) -> bool:
+        finished = self.finished.get(place)
+        if finished is None:
+            return False
+        if offset >= finished.end:
+            del self.finished[place]
+            return False
+        is_over = finished.has(offset)
+        if is_over:
+            self.passed += 1
+            self.reached[place] = offset + 1
+        return is_over
+
+    def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        self.epoch += 1
+        places = [(part.topic, part.partition) for part in partitions]
+        starts = self._owner.assigned(places)
+        given = [TopicPartition(*place, starts[place]) for place in places]
+        (consumer.incremental_assign if self._is_cooperative else consumer.assign)(given)
+        held = [place for place in places if place in self.paused]
+        if held:
+            consumer.pause([TopicPartition(*place) for place in held])
+
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        self._owner.revoked([(part.topic, part.partition) for part in partitions])
+        self._unassign(consumer, partitions)
+
+    def _on_lost(self, consumer: Any, partitions: list[Any]) -> None:
+        self._owner.lost([(part.topic, part.partition) for part in partitions])
+        self._unassign(consumer, partitions)
+
+    def _forget(self, partitions: list[Any]) -> None:
+        self.epoch += 1
+        places = [(part.topic, part.partition) for part in partitions]
+        for place in places:
+            self.paused.discard(place)
+            self.finished.pop(place, None)
+            self.reached.pop(place, None)
+
+    def _unassign(self, consumer: Any, partitions: list[Any]) -> None:
+        self._forget(partitions)
+        if self._is_cooperative:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        failed = error or next((part.error for part in partitions if part.error is not None), None)
+        offsets = {(part.topic, part.partition): part.offset for part in partitions if part.offset >= 0}
+        self._owner.committed(offsets, None if failed is None else f"{failed.name()}: {failed.str()}")
+
+    def _notice(self, message: Any) -> None:
+        """Act on an event that is no record."""
+        error, place = message.error(), (message.topic(), message.partition())
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
+            self.reached[place] = message.offset()
+        elif code in _GONE:
+            self._owner.out_of_range(place)
+        elif is_auth_error(error) or error.fatal():
+            raise EngineError(f"{place[0]}: {error.name()}: {error.str()}")
+        elif code in _MISSING:
+            self._owner.troubled(place, error.str())
+        # Anything else (a broker went away, a leader moved) librdkafka mends by itself.

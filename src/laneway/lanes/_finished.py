@@ -1,0 +1,169 @@
+"""Which offsets above the committed one are finished, as text that fits into the metadata of a commit.
+
+The format, version 1: ``L1`` and a letter, then base64 without padding. ``c`` and nothing behind it: everything that
+was read is finished, and nothing was under way. ``r``: lengths of runs as varints, unfinished and finished by turns,
+beginning at the committed offset. ``b``: a bitmap from the committed offset on, lowest bit first, 1 for finished.
+Whatever begins differently was not written by laneway and says nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CLEAN", "MOST", "Finished", "decode_finished", "encode_finished"]
+
+CLEAN = "L1c"
+"""Nothing was under way when this was committed, so nothing has to be looked for."""
+MOST = 4_000
+"""Characters; brokers take 4,096 by default."""
+_RUNS, _BITS = "L1r", "L1b"
+_LONGEST = MOST * 3 // 4 * 8  # offsets that a bitmap can tell of
+_FARTHEST = 2**62
+
+
+class Finished:
+    """Finished offsets as ranges.
+
+    Example:
+        >>> finished = Finished([(5, 7), (9, 10)])
+        >>> [offset for offset in range(4, 11) if finished.has(offset)]
+        [5, 6, 9]
+    """
+
+    __slots__ = ("_begins", "_ends", "end")
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._begins = [begin for begin, _ in ranges]
+        self._ends = [end for _, end in ranges]
+        self.end = self._ends[-1] if ranges else 0
+        """The offset after the last finished one; from there on nothing needs to be asked."""
+
+    def has(self, offset: int) -> bool:
+        """Whether an offset is finished."""
+        at = bisect_right(self._begins, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+    def missing(self, start: int) -> list[int]:
+        """The offsets from *start* up to the end that are not finished."""
+        found: list[int] = []
+        for begin, end in zip(self._begins, self._ends, strict=True):
+            found += range(start, begin)
+            start = max(start, end)
+        return found
+
+    def __len__(self) -> int:
+        """How many offsets are finished."""
+        return sum(end - begin for begin, end in zip(self._begins, self._ends, strict=True))
+
+
+def encode_finished(start: int, end: int, unfinished: Sequence[int]) -> str | None:
+    """What is finished from *start*, the offset to be committed, up to *end*, as text.
+
+    Args:
+        start: the offset to be committed.
+        end: the offset after the last one that was read.
+        unfinished: the offsets between them that are not finished, ascending.
+
+    Returns:
+        The text; empty when nothing is finished there, None when it would be too long.
+    """
+    if end - start <= len(unfinished):
+        return ""
+    runs = _as_runs(start, end, unfinished)
+    if end - start <= _LONGEST and (end - start) // 8 < len(runs):
+        return _as_text(_BITS, _as_bits(start, end, unfinished))
+    return _as_text(_RUNS, runs)
+
+
+def decode_finished(start: int, text: str | None) -> Finished | None:
+    """What the text of a commit at *start* says is finished; None when it says nothing that can be read."""
+    if not text or not text.isascii() or len(text) > 2 * MOST or text[:3] not in (_RUNS, _BITS):
+        return None
+    try:
+        data = base64.b64decode(text[3:] + "=" * (-len(text[3:]) % 4), validate=True)
+    except binascii.Error:
+        return None
+    ranges = _from_runs(start, data) if text[:3] == _RUNS else _from_bits(start, data)
+    return Finished(ranges) if ranges else None
+
+
+def _as_runs(start: int, end: int, unfinished: Sequence[int]) -> bytes:
+    lengths: list[int] = []
+    at, waits = start, 0  # waits: unfinished ones in a row so far
+    for offset in unfinished:
+        if offset > at:
+            lengths += (waits, offset - at)
+            waits = 0
+        waits += 1
+        at = offset + 1
+        if len(lengths) > MOST:
+            break  # too long, whatever follows
+    lengths.append(waits)
+    if end > at:
+        lengths.append(end - at)
+    return b"".join(map(_varint, lengths))
+
+
+def _as_bits(start: int, end: int, unfinished: Sequence[int]) -> bytes:
+    bits = (1 << (end - start)) - 1
+    for offset in unfinished:
+        bits ^= 1 << (offset - start)
+    return bits.to_bytes((end - start + 7) // 8, "little")
+
+
+def _as_text(kind: str, data: bytes) -> str | None:
+    text = kind + base64.b64encode(data).decode().rstrip("=")
+    return text if len(text) <= MOST else None
+
+
+def _from_runs(start: int, data: bytes) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    at, is_finished = start, False
+    for length in _lengths(data):
+        if at + length > _FARTHEST:
+            return []
+        if is_finished and length:
+            ranges.append((at, at + length))
+        at += length
+        is_finished = not is_finished
+    return ranges
+
+
+def _from_bits(start: int, data: bytes) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    text = bin(int.from_bytes(data, "little"))[:1:-1]
+    at = text.find("1")
+    while at >= 0:
+        after = text.find("0", at)
+        after = len(text) if after < 0 else after
+        ranges.append((start + at, start + after))
+        at = text.find("1", after)
+    return ranges
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _lengths(data: bytes) -> list[int]:
+    lengths, value, shift = [], 0, 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            lengths.append(value)
+            value = shift = 0
+        elif shift > 63:
+            return []
+    return [] if shift else lengths
