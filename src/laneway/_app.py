@@ -93,6 +93,7 @@ class App(Substitutes):
         breaker: Breaker | None = None,
         buffer: Buffer | None = None,
         delay: Duration = "0s",
+        processes: int = 0,
     ) -> Callable[[F], F]:
         """Declare a function that takes one record and returns nothing, a message or several.
 
@@ -114,6 +115,9 @@ class App(Substitutes):
                 again; by default it is called whatever happens.
             buffer: how much may wait in memory.
             delay: run a record only when its timestamp is so old, and no later than that after it was first seen.
+            processes: run the function in so many processes of its own on the direct engine, for work that computes:
+                a time limit then really stops a call. The function and what it uses are imported there, so it stands
+                in a module. On Spark, where handlers run in worker processes anyway, it changes nothing.
         """
         return self._declare(
             topic=topic,
@@ -123,6 +127,7 @@ class App(Substitutes):
             order_by=order_by,
             strict=strict,
             delay=_duration(delay, "delay"),
+            processes=processes,
             **_common(retry, timeout, breaker, buffer),
         )
 
@@ -138,6 +143,7 @@ class App(Substitutes):
         breaker: Breaker | None = None,
         buffer: Buffer | None = None,
         bisect: bool = False,
+        processes: int = 0,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `Batch` of up to *size* records, gathered for at most *within*.
 
@@ -157,6 +163,7 @@ class App(Substitutes):
                 of its key wait for its verdict. Calls are repeated, so the function must be idempotent. A bad record
                 among *n* costs at most 2·log2(*n*) calls more, *n* bad ones 2·*n*: when nothing can work, raise
                 `RetryAfter`, which is for the whole batch, as `Reject` and `Skip` are, and is not bisected.
+            processes: run the function in so many processes of its own, as for `handler`.
         """
         return self._declare(
             topic=topic,
@@ -165,6 +172,7 @@ class App(Substitutes):
             size=size,
             within=_duration(within, "within"),
             bisect=bisect,
+            processes=processes,
             **_common(retry, timeout, breaker, buffer),
         )
 
@@ -181,6 +189,7 @@ class App(Substitutes):
         breaker: Breaker | None = None,
         buffer: Buffer | None = None,
         bisect: bool = False,
+        processes: int = 0,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `Batch` of records that belong together, as a kind of your own says.
 
@@ -201,6 +210,7 @@ class App(Substitutes):
             breaker: when to stop calling a function that fails again and again, as for `handler`.
             buffer: how much may wait in memory.
             bisect: look for the records that make a group fail, as for `batch_handler`.
+            processes: run the function in so many processes of its own, as for `handler`.
         """
         return self._declare(
             topic=topic,
@@ -210,6 +220,7 @@ class App(Substitutes):
             size=size,
             within=_duration(within, "within"),
             bisect=bisect,
+            processes=processes,
             **_common(retry, timeout, breaker, buffer),
         )
 
@@ -225,6 +236,7 @@ class App(Substitutes):
         breaker: Breaker | None = None,
         buffer: Buffer | None = None,
         bisect: bool = False,
+        processes: int = 0,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `Batch` with only the newest record of each key that was gathered.
 
@@ -241,6 +253,7 @@ class App(Substitutes):
             breaker: when to stop calling a function that fails again and again, as for `handler`.
             buffer: how much may wait in memory.
             bisect: look for the records that make a call fail, as for `batch_handler`.
+            processes: run the function in so many processes of its own, as for `handler`.
         """
         return self._declare(
             topic=topic,
@@ -249,6 +262,7 @@ class App(Substitutes):
             size=size,
             within=_duration(within, "within"),
             bisect=bisect,
+            processes=processes,
             **_common(retry, timeout, breaker, buffer),
         )
 

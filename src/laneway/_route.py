@@ -91,6 +91,8 @@ class Route:
     """Cuts what a custom handler gathered into the groups that it is called with."""
     bisect: bool = False
     """Whether the halves of a batch that failed are called again, to find the records that made it fail."""
+    processes: int = 0
+    """How many processes of its own the handler has on the direct engine; 0 for none."""
 
     @property
     def is_batch(self) -> bool:
@@ -178,11 +180,20 @@ def checked(route: Route) -> Route:
         )
     if route.order_by is not None and not callable(route.order_by):
         raise DeclarationError(f"{where}: order_by={route.order_by!r}; give a function, or by_header(…) or by_field(…)")
+    _check_processes(route, where)
     _check_batch(route, where)
     _check_names(route, where)
     if route.kind != "single" and route.buffer.records < route.size:
         return replace(route, buffer=Buffer(route.size, route.buffer.size))
     return route
+
+
+def _check_processes(route: Route, where: str) -> None:
+    if route.processes < 0:
+        raise DeclarationError(f"{where}: processes={route.processes}; it is 0, for none of its own, or more")
+    if route.processes and (route.is_async or route.kind == "columnar"):
+        what = "an async handler waits, it does not compute" if route.is_async else "tables are worked on by Arrow"
+        raise DeclarationError(f"{where}: processes={route.processes}: {what}; leave processes out")
 
 
 def _check_batch(route: Route, where: str) -> None:

@@ -343,3 +343,17 @@ def test_a_retry_handler_of_an_unknown_handler_is_refused(of):
         laddered().retry_handler(of)(again)
     with pytest.raises(DeclarationError, match="it has: none"):
         App("billing").retry_handler(of)(again)
+
+
+def test_processes_are_for_functions_that_compute():
+    """An async or columnar handler has nothing to do in them, and less than none makes no sense."""
+    app, topic = App("billing"), Topic("orders")
+    app.handler(topic, processes=2)(print)
+    assert app.routes[0].processes == 2
+
+    async def wait(record): ...
+
+    with pytest.raises(DeclarationError, match="leave processes out"):
+        app.handler(topic, processes=2)(wait)
+    with pytest.raises(DeclarationError, match="processes=-1"):
+        app.handler(topic, processes=-1)(len)

@@ -1,4 +1,4 @@
-"""Runs a workload on Spark and gives its figures."""
+"""Runs a workload on an engine and gives its figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from laneway._life import State
 from laneway.bench._produce import fill
 from laneway.bench._usage import Usage
 from laneway.bench._workloads import KEYS, PARTITIONS, Workload, app_of
-from laneway.engines.spark import SparkEngine
 from laneway.errors import EngineError
 from laneway.history import Recorder, Verdict, check, read_history
 from laneway.instrumentation import Tally
@@ -65,27 +64,35 @@ class Figures:
 
 
 def measure(
-    workload: Workload, brokers: str, *, say: Callable[[str], None], leave_out: set[int], master: str | None = None
+    workload: Workload,
+    brokers: str,
+    *,
+    engine: str = "spark",
+    say: Callable[[str], None],
+    leave_out: set[int],
+    master: str | None = None,
 ) -> Figures:
     """Measure a workload: a timed pass without any recording, then a checked pass in which every call is written down.
 
     Args:
         workload: what to run.
         brokers: bootstrap servers.
+        engine: ``spark`` or ``direct``.
         say: told what happens.
         leave_out: processes (the broker's) that do not count as usage.
         master: Spark master.
     """
-    settings = load(overrides={"brokers": brokers, **({"spark.master": master} if master else {})})
+    overrides = {"brokers": brokers, "engine": engine} | ({"spark.master": master} if master else {})
+    settings = load(overrides=overrides)
     timed = _TimedPass(workload, settings, brokers, say, leave_out).run()
     verdict = _checked_pass(workload, settings, brokers, say)
     tally, seconds = timed.tally, timed.tally.last - timed.tally.first
     rate = tally.handled / seconds if seconds else 0.0
     mean = tally.seconds / tally.calls if tally.calls else 0.0
-    reachable = PARTITIONS * workload.lanes * workload.size / mean if mean and workload.wait else None
+    reachable = workload.reachable(mean) if mean and workload.wait else None
     return Figures(
         workload=workload.name,
-        engine="spark",
+        engine=engine,
         handler=workload.handler,
         lanes=workload.lanes,
         records=tally.handled,
@@ -132,7 +139,7 @@ class _TimedPass:
         """Run it."""
         self._say(f"producing {self._warm:,} records to warm up with")
         fill(self._brokers, self._topic, self._warm, keys=KEYS).wait()
-        engine = SparkEngine(self._settings, batch_done=self._batch_done)
+        engine = _engine(self._settings, batch_done=self._batch_done)
         conductor = threading.Thread(target=self._conduct, args=(engine,), daemon=True)
         self._began = time.time()
         conductor.start()
@@ -151,7 +158,7 @@ class _TimedPass:
                 self.batches += 1
             self._changed.notify_all()
 
-    def _conduct(self, engine: SparkEngine) -> None:
+    def _conduct(self, engine: Any) -> None:
         try:
             self._wait_until(self._warm)
             if self._workload.rate:
@@ -163,11 +170,11 @@ class _TimedPass:
         finally:
             engine.stop()
 
-    def _throughput_run(self, engine: SparkEngine) -> None:
+    def _throughput_run(self, engine: Any) -> None:
         engine.pause()
         engine.life.wait_for(State.PAUSED, 10)
         self._say(f"warm; producing {self._workload.records:,} records")
-        fill(self._brokers, self._topic, self._workload.records, keys=KEYS).wait()
+        fill(self._brokers, self._topic, self._workload.records, keys=KEYS, is_skewed=self._workload.is_skewed).wait()
         time.sleep(1)  # let the broker settle, so that its work on the producer's account is over
         self._say("running")
         self._timed_from = time.time()
@@ -194,10 +201,10 @@ def _checked_pass(workload: Workload, settings: Settings, brokers: str, say: Cal
     topic = _new_topic(settings)
     count = min(workload.records, _CHECKED)
     say(f"checking order and loss over {count:,} records, every call written down")
-    fill(brokers, topic, count, keys=KEYS).wait()
+    fill(brokers, topic, count, keys=KEYS, is_skewed=workload.is_skewed).wait()
     with tempfile.TemporaryDirectory(prefix="laneway-bench-") as folder:
         app: App = app_of(workload, topic, Recorder(folder))
-        app.run(SparkEngine(settings, once=True))
+        app.run(_engine(settings, once=True))
         ends = Admin(settings.cluster().client_options()).ends(topic, list(range(PARTITIONS)))
         return check(read_history(folder), ends)
 
@@ -206,3 +213,13 @@ def _new_topic(settings: Settings) -> str:
     topic = f"bench-{uuid.uuid4().hex[:8]}"
     Admin(settings.cluster().client_options()).create(topic, PARTITIONS)
     return topic
+
+
+def _engine(settings: Settings, **options: Any) -> Any:
+    if settings.engine == "direct":
+        from laneway.engines.direct import DirectEngine
+
+        return DirectEngine(settings, **options)
+    from laneway.engines.spark import SparkEngine
+
+    return SparkEngine(settings, **options)

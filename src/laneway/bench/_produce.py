@@ -8,7 +8,9 @@ import sys
 __all__ = ["fill"]
 
 
-def fill(brokers: str, topic: str, records: int, *, keys: int, rate: int | None = None) -> subprocess.Popen[bytes]:
+def fill(
+    brokers: str, topic: str, records: int, *, keys: int, rate: int | None = None, is_skewed: bool = False
+) -> subprocess.Popen[bytes]:
     """Start a process that produces *records* records; wait for it to know that they are all acknowledged."""
-    arguments = [brokers, topic, str(records), str(keys), str(rate or 0)]
+    arguments = [brokers, topic, str(records), str(keys), str(rate or 0), str(int(is_skewed))]
     return subprocess.Popen([sys.executable, "-m", "laneway.bench._producer", *arguments])

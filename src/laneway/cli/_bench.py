@@ -20,6 +20,7 @@ class WorkloadName(StrEnum):
     W2 = "w2"
     W3 = "w3"
     W4 = "w4"
+    W5 = "w5"
     W6 = "w6"
 
 
@@ -27,6 +28,7 @@ class EngineName(StrEnum):
     """What can be measured."""
 
     SPARK = "spark"
+    DIRECT = "direct"
     SPARK_CONNECTOR = "spark-connector"
 
 
@@ -40,7 +42,8 @@ class HandlerName(StrEnum):
 
 def bench(
     workload: Annotated[
-        WorkloadName, typer.Argument(help="w1 slow handler, w2 no-op, w3 batches, w4 latency, w6 many lanes.")
+        WorkloadName,
+        typer.Argument(help="w1 slow handler, w2 no-op, w3 batches, w4 latency, w5 skewed keys, w6 many lanes."),
     ],
     engine: Annotated[EngineName, typer.Option(help="What to measure.")] = EngineName.SPARK,
     lanes: Annotated[int | None, typer.Option(help="Lanes per partition.")] = None,
@@ -73,7 +76,9 @@ def bench(
         if engine is EngineName.SPARK_CONNECTOR:
             figures = measure_connector(chosen, brokers, say=say)
         else:
-            figures = measure(chosen, brokers, say=say, leave_out=leave_out, master=master).as_dict()
+            figures = measure(
+                chosen, brokers, engine=engine.value, say=say, leave_out=leave_out, master=master
+            ).as_dict()
     if as_json:
         print(json.dumps(figures))
         return

@@ -24,7 +24,6 @@ Committed = tuple[int, str]
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
-_CLASSIC = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 
 
 class Owner(Protocol):
@@ -77,9 +76,6 @@ class Membership:
             "auto.offset.reset": "error",
             "on_commit": self._on_commit,
         }
-        if options.get("group.protocol") == "consumer":
-            # With it these are the broker's to decide, and librdkafka refuses them.
-            options = {name: value for name, value in options.items() if name not in _CLASSIC}
         self._is_cooperative = "cooperative" in str(options.get("partition.assignment.strategy", "cooperative"))
         self._consumer = Consumer(options)
         self._topics: dict[str, str] = {}

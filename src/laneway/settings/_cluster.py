@@ -171,6 +171,16 @@ class ConsumerSettings(BaseModel):
     isolation: Annotated[Literal["read_committed", "read_uncommitted"], Word] = Field(
         default="read_committed", description="Whether records of aborted transactions are hidden."
     )
+    group_protocol: Annotated[Literal["classic", "consumer"], Word] = Field(
+        default="classic",
+        description="How the members of a group agree. consumer is Kafka's newer protocol (4.0 and later), in which the"
+        " broker decides, and the session and heartbeat times are the broker's too.",
+    )
+    assignment: Annotated[Literal["cooperative-sticky", "range", "roundrobin"], Word] = Field(
+        default="cooperative-sticky",
+        description="Who gets which partition, with group_protocol classic. With cooperative-sticky the others go on"
+        " while some move; all members of a group must have the same.",
+    )
     static_membership: Text | None = Field(
         default=None,
         description="A name of this process that stays the same over restarts, such as that of its pod: a restart"

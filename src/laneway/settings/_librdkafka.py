@@ -38,10 +38,8 @@ def consumer_options(cluster: ClusterSettings) -> Options:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
-        "partition.assignment.strategy": "cooperative-sticky",
+        "group.protocol": consumer.group_protocol,
         "isolation.level": consumer.isolation,
-        "session.timeout.ms": _milliseconds(consumer.session_timeout),
-        "heartbeat.interval.ms": _milliseconds(consumer.heartbeat_interval),
         "max.poll.interval.ms": _milliseconds(consumer.max_poll_interval),
         "fetch.wait.max.ms": _milliseconds(consumer.fetch_max_wait),
         "fetch.min.bytes": consumer.fetch_min_size,
@@ -49,6 +47,13 @@ def consumer_options(cluster: ClusterSettings) -> Options:
         "queued.max.messages.kbytes": consumer.buffer_size // 1024,
         "topic.metadata.refresh.interval.ms": _milliseconds(consumer.metadata_refresh),
     }
+    if consumer.group_protocol == "classic":
+        # With the newer protocol these are the broker's to decide, and librdkafka refuses them.
+        options |= {
+            "partition.assignment.strategy": consumer.assignment,
+            "session.timeout.ms": _milliseconds(consumer.session_timeout),
+            "heartbeat.interval.ms": _milliseconds(consumer.heartbeat_interval),
+        }
     if consumer.static_membership:
         options["group.instance.id"] = consumer.static_membership
     return options

@@ -110,6 +110,11 @@ class HandlerSettings(BaseModel):
         description="How long it is not called then, before one call is tried; doubles while that fails, up to 1m or"
         " what the code says.",
     )
+    processes: Annotated[int, whole(0, 10_000)] | None = Field(
+        default=None,
+        description="How many processes of its own the handler has on the direct engine, for work that computes. 0:"
+        " none.",
+    )
     size: Annotated[int, whole(1, 10_000_000)] | None = Field(
         default=None, description="How many records make a full batch. Only for batch and unique handlers."
     )

@@ -9,6 +9,17 @@ from laneway.settings import load
 from laneway.settings._properties import FORBIDDEN, MANAGED
 
 
+def test_the_newer_group_protocol_leaves_times_and_assignment_to_the_broker():
+    """librdkafka refuses them together; with the classic protocol the assignment can be chosen."""
+    chosen = load(overrides={"clusters.main.consumer.group_protocol": "consumer", "clusters.main.brokers": "a:1"})
+    newer = chosen.cluster().consumer_options()
+    assert newer["group.protocol"] == "consumer"
+    assert not {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"} & set(newer)
+    chosen = load(overrides={"clusters.main.consumer.assignment": "range", "clusters.main.brokers": "a:1"})
+    eager = chosen.cluster().consumer_options()
+    assert eager["partition.assignment.strategy"] == "range"
+
+
 def test_consumers_get_safe_defaults():
     """Offsets are committed by laneway alone, and a lost position is an error, not a jump."""
     expected = {
@@ -18,6 +29,7 @@ def test_consumers_get_safe_defaults():
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
+        "group.protocol": "classic",
         "partition.assignment.strategy": "cooperative-sticky",
         "isolation.level": "read_committed",
         "fetch.queue.backoff.ms": 2,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laneway._route import Route
+    from laneway.engines.direct._station import Hooks
     from laneway.events import Event
     from laneway.kafka import Place
     from laneway.settings import ClusterSettings, Settings
@@ -42,6 +43,7 @@ class Crew:
         tell: told of events; any thread calls it.
         note: told in words what is waited for; any thread calls it.
         limits: where to end in each partition, whatever is written there meanwhile; None for no end.
+        hooks: setups and cleanups of the app, for processes that handlers have of their own.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -55,6 +57,7 @@ class Crew:
         tell: Callable[[Event], None],
         note: Callable[[str], None],
         limits: Mapping[Place, int] | None = None,
+        hooks: Hooks = ((), ()),
     ) -> None:
         self.admin = Admin(cluster.client_options())
         self.sources = list(dict.fromkeys(route.topic.name for route in routes))
@@ -70,7 +73,7 @@ class Crew:
                 station = Station(
                     own,
                     app,
-                    lanes=max(1, route.lanes) * partitions[route.topic.name],
+                    lanes=route.processes or max(1, route.lanes) * partitions[route.topic.name],
                     sender=self._sender,
                     loop=loop,
                     lock=lock,
@@ -78,6 +81,7 @@ class Crew:
                     breaker=breaker,
                     notice=note,
                     listener=tell,
+                    hooks=hooks,
                 )
                 stations.setdefault(own.topic.name, []).append(station)
                 by_source.setdefault(route.topic.name, []).append(station)

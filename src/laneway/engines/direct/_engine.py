@@ -203,6 +203,7 @@ class DirectEngine:
                 loop=lambda: host.loop,
                 tell=self._tell,
                 note=self.life.note,
+                hooks=(app.setups, app.cleanups),
             )
             for name, routes in by_cluster.items()
         ]

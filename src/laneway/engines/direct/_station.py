@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from laneway._clock import SystemClock
@@ -11,16 +12,18 @@ from laneway.engines.direct._desk import OwnedDesk
 from laneway.engines.direct._intake import Intake
 from laneway.instrumentation import Tally
 from laneway.pipeline import Call
-from laneway.runners import AsyncRunner, ColumnarRunner, ThreadRunner
+from laneway.runners import AsyncRunner, ColumnarRunner, ProcessRunner, ThreadRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from laneway._route import Route
     from laneway.instrumentation import Event
     from laneway.pipeline import Backlog, BreakerState
     from laneway.typing import Sender
+
+    Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
 
 __all__ = ["Station"]
 
@@ -39,6 +42,7 @@ class Station:
         breaker: state of the handler's breaker; its stations share it.
         notice: told in words when something must wait.
         listener: told of each event.
+        hooks: setups and cleanups, for processes that the handler has of its own.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -54,8 +58,10 @@ class Station:
         breaker: BreakerState,
         notice: Callable[[str], None],
         listener: Callable[[Event], None],
+        hooks: Hooks = ((), ()),
     ) -> None:
         self.route = route
+        self._hooks = hooks
         self.intake = Intake()
         self.desk = OwnedDesk(
             route,
@@ -76,6 +82,7 @@ class Station:
         self._future: Future[None] | None = None
         self._error: BaseException | None = None
         self._told = Tally()
+        self._asked = time.time()
 
     @property
     def room(self) -> int:
@@ -111,12 +118,26 @@ class Station:
             runner: Any = ColumnarRunner(self.desk, clock)
             self.intake.sift = self.desk.ours
         else:
-            runner = self._runner = ThreadRunner(self.desk, call, clock, self._lock)
+            runner = self._runner = self._runner_of(call, clock)
             self.intake.arrived = runner.wake
         self._thread = threading.Thread(
             target=self._work, args=(runner,), name=f"laneway-{self.route.name}-{self.route.step}", daemon=True
         )
         self._thread.start()
+
+    def _runner_of(self, call: Call, clock: SystemClock) -> ThreadRunner | ProcessRunner:
+        if not self.route.processes:
+            return ThreadRunner(self.desk, call, clock, self._lock)
+        setups, cleanups = self._hooks
+        return ProcessRunner(
+            self.desk,
+            self.route,
+            clock,
+            self._lock,
+            processes=self.route.processes,
+            setups=setups,
+            cleanups=cleanups,
+        )
 
     def order(self, deed: Callable[[], None]) -> None:
         """Let the runner's own thread do something to the desk, soon."""
@@ -149,12 +170,14 @@ class Station:
     def news(self) -> Tally:
         """What was done since this was last asked."""
         tally = self.desk.tally
+        first, tally.first = tally.first, 0.0  # the runner's thread sets it again at the next call
         now = Tally()
         now.add(tally)
         now.latency = dict(tally.latency)
         now.repeated += self.desk.copied.repeated
         news = now.since(self._told)
-        self._told = now
+        news.first = first or (self._asked if news.finished else 0.0)
+        self._told, self._asked = now, time.time()
         return news
 
     def _work(self, runner: Any) -> None:
