@@ -8,9 +8,11 @@ from laneway._record import Batch, Message, Record, Topic
 from laneway._route import Buffer
 from laneway.codecs import Codec, Json, Raw, Text
 from laneway.errors import LanewayError, Reject, RetryAfter, Skip
+from laneway.pipeline import Ack
 from laneway.retry import Breaker, Retry
 
 __all__ = [
+    "Ack",
     "App",
     "Batch",
     "Breaker",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from laneway._error_consumer import ErrorConsumer
 from laneway._route import Buffer, Order, OrderBy, Route, checked
@@ -93,6 +93,7 @@ class App(Substitutes):
         breaker: Breaker | None = None,
         buffer: Buffer | None = None,
         delay: Duration = "0s",
+        acknowledge: Literal["auto", "manual"] = "auto",
         processes: int = 0,
     ) -> Callable[[F], F]:
         """Declare a function that takes one record and returns nothing, a message or several.
@@ -115,6 +116,8 @@ class App(Substitutes):
                 again; by default it is called whatever happens.
             buffer: how much may wait in memory.
             delay: run a record only when its timestamp is so old, and no later than that after it was first seen.
+            acknowledge: ``manual`` gives the function an `Ack` as its second argument: the record is finished when that
+                is told so, and not when the function returns.
             processes: run the function in so many processes of its own on the direct engine, for work that computes:
                 a time limit then really stops a call. The function and what it uses are imported there, so it stands
                 in a module. On Spark, where handlers run in worker processes anyway, it changes nothing.
@@ -127,6 +130,7 @@ class App(Substitutes):
             order_by=order_by,
             strict=strict,
             delay=_duration(delay, "delay"),
+            is_manual=_is_manual(acknowledge),
             processes=processes,
             **_common(retry, timeout, breaker, buffer),
         )
@@ -375,3 +379,9 @@ def _duration(value: Duration, name: str) -> timedelta:
         return as_duration(value)
     except ValueError as error:
         raise DeclarationError(f"{name}: {error}") from error
+
+
+def _is_manual(acknowledge: str) -> bool:
+    if acknowledge not in ("auto", "manual"):
+        raise DeclarationError(f"acknowledge={acknowledge!r}; use 'auto' or 'manual'")
+    return acknowledge == "manual"

@@ -85,9 +85,19 @@ def _acting(route: Route, errors: ErrorConsumer, partitions: int) -> Route:
     if action == "shovel":
         shovel = _Shovel(Topic(route.source), partitions, route.error_headers)
         kept = Interceptors(error=route.interceptors.error)  # what goes back is to be as it came
-        return replace(route, kind="single", topic=raw, function=shovel, interceptors=kept, timeout=None, breaker=None)
+        return replace(
+            route,
+            kind="single",
+            topic=raw,
+            function=shovel,
+            interceptors=kept,
+            timeout=None,
+            breaker=None,
+            is_manual=False,
+            processes=0,
+        )
     if callable(action) and own is None:
-        return replace(route, kind="single", function=action, breaker=None)
+        return replace(route, kind="single", function=action, breaker=None, is_manual=False, processes=0)
     function = own or route.function
     if route.kind == "columnar":
         return replace(route, kind="single", topic=raw, function=_OneRow(function))

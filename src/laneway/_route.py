@@ -91,6 +91,8 @@ class Route:
     """Cuts what a custom handler gathered into the groups that it is called with."""
     bisect: bool = False
     """Whether the halves of a batch that failed are called again, to find the records that made it fail."""
+    is_manual: bool = False
+    """Whether the handler is given an `Ack`, which finishes the record, and not by its return."""
     processes: int = 0
     """How many processes of its own the handler has on the direct engine; 0 for none."""
 
@@ -191,6 +193,8 @@ def checked(route: Route) -> Route:
 def _check_processes(route: Route, where: str) -> None:
     if route.processes < 0:
         raise DeclarationError(f"{where}: processes={route.processes}; it is 0, for none of its own, or more")
+    if route.processes and route.is_manual:
+        raise DeclarationError(f"{where}: what acknowledges by hand must be in this process; leave processes out")
     if route.processes and (route.is_async or route.kind == "columnar"):
         what = "an async handler waits, it does not compute" if route.is_async else "tables are worked on by Arrow"
         raise DeclarationError(f"{where}: processes={route.processes}: {what}; leave processes out")

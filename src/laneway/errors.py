@@ -46,6 +46,7 @@ __all__ = [
     "SettingsError",
     "Skip",
     "TimestampRefusedError",
+    "Unacknowledged",
     "UnreachableStateError",
 ]
 
@@ -163,3 +164,11 @@ class RetryAfter(Exception):  # noqa: N818 - a signal, not an error
     def __reduce__(self) -> tuple[type[RetryAfter], tuple[float | str | timedelta | None, str]]:
         """Pickle both arguments."""
         return (type(self), (self.delay, str(self)))
+
+
+class Unacknowledged(Exception):  # noqa: N818 - a signal, not an error
+    """Inside laneway: a handler returned and left its record to be acknowledged; it is neither handled nor failed."""
+
+    def __init__(self, ack: object) -> None:
+        super().__init__("waits to be acknowledged")
+        self.ack = ack

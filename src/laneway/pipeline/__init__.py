@@ -1,5 +1,6 @@
 """One record from decode to outcome, the same on every engine. Pure: no thread, client or clock of its own."""
 
+from laneway.pipeline._acks import Ack
 from laneway.pipeline._backlog import Backlog
 from laneway.pipeline._breaker import BreakerState
 from laneway.pipeline._copied import Copied
@@ -7,4 +8,4 @@ from laneway.pipeline._desk import Desk
 from laneway.pipeline._execute import Call, Result
 from laneway.pipeline._outbox import Outbox
 
-__all__ = ["Backlog", "BreakerState", "Call", "Copied", "Desk", "Outbox", "Result"]
+__all__ = ["Ack", "Backlog", "BreakerState", "Call", "Copied", "Desk", "Outbox", "Result"]

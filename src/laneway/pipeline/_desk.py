@@ -5,16 +5,18 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from laneway.errors import UnreachableStateError
+from laneway.errors import Unacknowledged, UnreachableStateError
 from laneway.instrumentation import Histogram, Tally
 from laneway.lanes import KeyQueue, Ledger, Scheduler
+from laneway.pipeline._acks import Acks
 from laneway.pipeline._breaker import BreakerState, Gate
 from laneway.pipeline._copies import Copies
 from laneway.pipeline._ladder import Ladder
 from laneway.pipeline._outbox import Outbox
+from laneway.pipeline._pace import Pace
 from laneway.pipeline._replies import Replies
 from laneway.pipeline._telling import Telling
-from laneway.retry import TryAgain, Verdict, judge
+from laneway.retry import Park, TryAgain, Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,13 +27,10 @@ if TYPE_CHECKING:
     from laneway.instrumentation import Event
     from laneway.pipeline._backlog import Backlog
     from laneway.pipeline._execute import Result
-    from laneway.retry import Defer, Park
+    from laneway.retry import Defer
     from laneway.typing import Sender
 
 __all__ = ["Desk"]
-
-_MOST_A_TURN = 512  # records; more would not be faster, and a turn that fails late would give back more
-_SLICE = 0.002  # seconds of work a lane takes at once: short enough that no other key waits noticeably
 
 
 class Desk:
@@ -91,14 +90,14 @@ class Desk:
             turned_back=self._ladder.turned_back,
         )
         self._replies = Replies(self.outbox, self._copies, handled=self._handled, notice=notice)
+        self.acks = Acks(settle=self.scheduler.settle, finish=self._acknowledged, fail=self._fail, copy=self._give_up)
         self._order = route.kept_order
         self._most_records, self._most_size = route.buffer.records, int(route.buffer.size)
         self._is_batch = route.is_batch
         self._within = route.within.total_seconds()
         self._short_since: float | None = None
         self._idle_since: float | None = None
-        self._pace = 0.0
-        """Seconds a call takes, smoothed; rises at once and falls slowly, so a slow handler is never given too much."""
+        self._pace = Pace()
         self._latency = Histogram(self.tally.latency)
 
     @property
@@ -116,7 +115,7 @@ class Desk:
     @property
     def is_done(self) -> bool:
         """Whether everything admitted has reached its end."""
-        return self.scheduler.is_idle and not self.outbox.pending
+        return self.scheduler.is_idle and not self.outbox.pending and not self.acks
 
     @property
     def can_start(self) -> bool:
@@ -128,11 +127,11 @@ class Desk:
     @property
     def pace(self) -> float:
         """Seconds a call of the handler takes; 0 until the first call is over. A later task may be told it."""
-        return self._pace
+        return self._pace.seconds
 
     @pace.setter
     def pace(self, seconds: float) -> None:
-        self._pace = seconds
+        self._pace.seconds = seconds
 
     def admit(self, records: Sequence[Record[Any]]) -> None:
         """Take over records that were read, those of each partition in offset order."""
@@ -169,7 +168,8 @@ class Desk:
             if scheduler.ready < most and not self._is_due():
                 return None
         else:
-            most = self._most_a_turn()
+            is_probe = self.gate is not None and self.gate.is_open
+            most = 1 if is_probe else self._pace.most_a_turn(scheduler.ready, scheduler.lanes)
         turn = scheduler.take(most)
         if turn:
             self._short_since = None  # whatever becomes of it: a moment that is over would wake the runner for ever
@@ -186,9 +186,7 @@ class Desk:
         tally, scheduler = self.tally, self.scheduler
         tally.calls += result.calls
         tally.seconds += result.seconds
-        if result.calls:
-            pace = result.seconds / result.calls
-            self._pace = pace if pace > self._pace else self._pace * 0.9 + pace * 0.1
+        self._pace.saw(result.calls, result.seconds)
         if self.gate is not None:
             self.gate.ended(turn, result)
         if self.telling.tells_ends:
@@ -217,6 +215,7 @@ class Desk:
         if self._idle_since is not None:
             self.tally.waited += now - self._idle_since
         self.outbox.tick(now)
+        self.acks.tick()
         self.scheduler.wake(now)
         is_idle = self.scheduler.records and not (self.scheduler.lanes_busy or self.outbox.pending or self.can_start)
         self._idle_since = now if is_idle else None
@@ -256,14 +255,6 @@ class Desk:
             times.append(self._short_since + self._within)
         return min(times, default=None)
 
-    def _most_a_turn(self) -> int:
-        """As many records as a lane can work through in one slice, but never the work that free lanes could begin."""
-        if not self._pace or (self.gate is not None and self.gate.is_open):
-            return 1  # a probe, or not known yet: several slow calls in a row would keep the other lanes idle
-        if self._pace * _MOST_A_TURN < _SLICE:
-            return _MOST_A_TURN
-        return max(1, min(int(_SLICE / self._pace), self.scheduler.ready // self.scheduler.lanes))
-
     def _is_due(self) -> bool:
         if self.is_closing or not self.room:
             return True  # nothing more can come to fill the batch
@@ -299,6 +290,9 @@ class Desk:
                 self.scheduler.settle(queue, count)
 
     def _fail(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], error: Exception) -> None:
+        if isinstance(error, Unacknowledged):
+            self.acks.keep(queue, done, record, error.ack)  # type: ignore[arg-type]  # it knows no rooms above it
+            return
         verdict = self._judge(record, error)
         if isinstance(verdict, TryAgain):
             self._try_again(record, error, verdict)
@@ -306,6 +300,14 @@ class Desk:
         else:
             # The key stays out, without a lane, until the copy is safe.
             self._copies.send_all([(record, error, verdict)], lambda: self.scheduler.settle(queue, done + 1))
+
+    def _acknowledged(self, record: Record[Any]) -> None:
+        self._handled((record,), (), is_parked=False)
+
+    def _give_up(self, record: Record[Any], error: Exception) -> None:
+        """A record failed whose key has gone on: it cannot be tried again in its place."""
+        verdict = self._judge(record, error)
+        self._copies.send_all([(record, error, Park() if isinstance(verdict, TryAgain) else verdict)], lambda: None)
 
     def _settle_members(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Members of a batch failed: each is judged for itself, and those that go on are tried again together."""

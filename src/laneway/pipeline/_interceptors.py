@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._interception import name_of
 from laneway._record import Batch, Message, Record, Topic, as_key, as_messages
 from laneway.errors import DeclarationError, Skip
+from laneway.pipeline._acks import acknowledging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -135,6 +136,8 @@ def _posted(message: Message[Any]) -> Posted:
 def intercepted(route: Route, stand_ins: StandIns | None = None) -> Callable[..., Any]:
     """The function to call: the handler itself, or one that lets its records pass the interceptors first."""
     function, interceptors = route.function, route.interceptors.consume
+    if route.is_manual:
+        function = acknowledging(function, route.name, is_async=route.is_async)
     if stand_ins is not None:
         return stand_ins.call_async(function) if route.is_async else stand_ins.call(function)
     if not interceptors:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from laneway._units import Duration, as_duration
-from laneway.errors import CodecError, DeclarationError, Reject
+from laneway.errors import CodecError, DeclarationError, Reject, Unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,4 +73,4 @@ class Breaker:
 
 def is_failure(error: BaseException) -> bool:
     """Whether an error counts against the handler; a record that is rejected or unreadable is itself at fault."""
-    return not isinstance(error, (Reject, CodecError))
+    return not isinstance(error, (Reject, CodecError, Unacknowledged))

@@ -45,6 +45,7 @@ class AsyncRunner:
         desk = self._desk
         self._announces = getattr(source, "announces", False)
         self._loop = asyncio.get_running_loop()
+        desk.acks.wake = self.wake
         try:
             while True:
                 fetched = 0

@@ -234,7 +234,7 @@ class _Singles:
         self._call = Call(route, SystemClock()).single
         self._halts = route.breaker is not None
         self._journal = journal
-        self._slot: KeyQueue[Record[Any]] = KeyQueue(None, [], 0, 0, 1, True)
+        self._slot: KeyQueue[Record[Any]] = KeyQueue(None, [], lane=0, taken=1, is_out=True)
 
     def run(self, turn: list[list[Fields]]) -> None:
         """Work through the keys of a turn until its slice is over."""
@@ -303,7 +303,7 @@ class _Batches:
     def run(self, turn: list[list[Fields]], known: Known) -> None:
         """Call for all records of a turn."""
         self._known, self._calls = known, 0
-        queues = [KeyQueue(None, [_record(fields) for fields in work], 0, 0, len(work), True) for work in turn]
+        queues = [KeyQueue(None, list(map(_record, work)), lane=0, taken=len(work), is_out=True) for work in turn]
         result = self._call(queues)
         try:
             self._journal.write(_told(queues, result))

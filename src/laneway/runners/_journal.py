@@ -7,6 +7,7 @@ import mmap
 import os
 import pickle
 import tempfile
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laneway.errors import LanewayError, RetryAfter
@@ -23,6 +24,7 @@ _LONGEST = 4_000  # characters of what the interpreter says of a crash; no more 
 _BEGUN, _ENDED, _LENGTH, _BEGAN, _SECONDS = range(5)
 _CARRIED = "__laneway_carried__"
 _KNOWN = ("builtins", "laneway.errors")
+_DELAYS = (int, float, str, timedelta)
 
 
 class HandlerDiedError(LanewayError):
@@ -168,7 +170,7 @@ def carried(error: BaseException) -> Carried:
         _base_of(kind),
         text_of(error),
         Failure.of(error).trace,
-        error.delay if isinstance(error, RetryAfter) else None,
+        error.delay if isinstance(error, RetryAfter) and isinstance(error.delay, _DELAYS) else None,
     )
 
 

@@ -67,6 +67,7 @@ class ThreadRunner:
         """Work until the source is exhausted and every record has reached its end."""
         desk = self._desk
         self._announces = getattr(source, "announces", False)
+        desk.acks.wake = self.wake
         try:
             while True:
                 inline = self._is_fast()

@@ -193,7 +193,7 @@ class _Desk(Desk):
     """
 
     def take(self) -> list[KeyQueue[Record[Any]]] | None:
-        self._pace = 1.0
+        self.pace = 1.0
         return super().take()
 
 
