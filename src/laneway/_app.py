@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from laneway._grouping import Grouping
+    from laneway._health import Stall
     from laneway._record import Topic
     from laneway.typing import Engine, Outcome
 
@@ -72,6 +73,8 @@ class App(Substitutes):
             "retry_topic": retry_topic,
             "error_headers": error_headers,
         }
+        self.engine: Callable[[], Any] | None = None
+        """Gives the direct engine that runs it in this process, while one does."""
         self._setup: list[Callable[[], Any]] = []
         self._cleanup: list[Callable[[], Any]] = []
 
@@ -350,6 +353,11 @@ class App(Substitutes):
 
             engine = SparkEngine()
         return engine.run(self)
+
+    def why(self) -> list[Stall]:
+        """What stands still, and why, while a direct engine of this process runs the app; see its `why`."""
+        engine = None if self.engine is None else self.engine()
+        return [] if engine is None else list(engine.why())
 
     def _declare(self, **fields: Any) -> Callable[[F], F]:
         def register(function: F) -> F:

@@ -69,6 +69,14 @@ def server_properties(
             f"{', '.join(taken)} cannot be set: the cluster chooses addresses, roles and folders. "
             "Fix: remove it from configs"
         )
+    listeners = f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}"
+    advertised = f"PLAINTEXT://{node.address}"
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    if node.proxy:
+        # Apart from the first, which the nodes use among themselves: a cut in the proxy is felt by clients only.
+        listeners += f",PROXIED://{HOST}:{node.proxy.back}"
+        advertised += f",PROXIED://{node.proxy.address}"
+        protocols += ",PROXIED:PLAINTEXT"
     copies = len(plan.nodes)
     in_sync = 2 if copies > 1 else 1
     return {
@@ -77,9 +85,9 @@ def server_properties(
         "controller.quorum.voters": ",".join(f"{each.id}@{HOST}:{each.controller_port}" for each in plan.nodes),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{node.address}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": listeners,
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": protocols,
         "log.dirs": node.data,
         # A topic made by a typing error is worse than an error message.
         "auto.create.topics.enable": False,

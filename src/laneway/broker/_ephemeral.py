@@ -32,6 +32,7 @@ def ephemeral(
     *,
     progress: Progress | None = None,
     home: Path | None = None,
+    is_proxied: bool = False,
 ) -> Iterator[Running]:
     """Run a cluster on free ports with data in a temporary folder; leave nothing behind.
 
@@ -43,6 +44,8 @@ def ephemeral(
         java_options: JVM flags that go after, and so over, the chosen ones.
         progress: told about the fetch of the jars, which happens at the first start only.
         home: where the jars are; default ``LANEWAY_HOME``.
+        is_proxied: give each node a second way in, for a proxy that the caller runs between the two ports of
+            ``node.plan.proxy``. Clients that begin at a proxy stay with the proxies.
 
     Example::
 
@@ -60,7 +63,8 @@ def ephemeral(
     try:
         require_space(folder)
         with _watched(folder):
-            plan = _plan.make("ephemeral", folder, folder / "data", nodes=nodes, port=None, ephemeral=True)
+            data = folder / "data"
+            plan = _plan.make("ephemeral", folder, data, nodes=nodes, port=None, ephemeral=True, is_proxied=is_proxied)
             handles = prepare(plan, java, libs, configs, java_options)
             try:
                 yield bring_up(plan, handles, java, libs)

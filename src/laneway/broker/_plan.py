@@ -13,11 +13,36 @@ from laneway.broker._home import KAFKA_VERSION
 from laneway.broker._ports import HOST, free_ports
 from laneway.errors import BrokerError
 
-__all__ = ["NODE_COUNTS", "ClusterPlan", "NodePlan", "load", "make", "name_is_valid", "save", "stored_cluster_id"]
+__all__ = [
+    "NODE_COUNTS",
+    "ClusterPlan",
+    "NodePlan",
+    "ProxyPorts",
+    "load",
+    "make",
+    "name_is_valid",
+    "save",
+    "stored_cluster_id",
+]
 
 NODE_COUNTS = (1, 3)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FILE = "cluster.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPorts:
+    """A second way into a node, which leads through a proxy that somebody else runs."""
+
+    front: int
+    """Where the proxy is to listen, and where the node sends the clients that came this way."""
+    back: int
+    """Where the node itself listens for the proxy."""
+
+    @property
+    def address(self) -> str:
+        """The address clients connect to."""
+        return f"{HOST}:{self.front}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +54,7 @@ class NodePlan:
     controller_port: int
     directory: Path
     data: Path
+    proxy: ProxyPorts | None = None
 
     @property
     def config(self) -> Path:
@@ -62,7 +88,16 @@ def name_is_valid(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def make(name: str, directory: Path, data: Path, *, nodes: int, port: int | None, ephemeral: bool) -> ClusterPlan:
+def make(
+    name: str,
+    directory: Path,
+    data: Path,
+    *,
+    nodes: int,
+    port: int | None,
+    ephemeral: bool,
+    is_proxied: bool = False,
+) -> ClusterPlan:
     """Choose ports and folders; data that is there already keeps its cluster id.
 
     Args:
@@ -72,11 +107,13 @@ def make(name: str, directory: Path, data: Path, *, nodes: int, port: int | None
         nodes: 1 or 3.
         port: of the first node, the others follow it; None chooses free ones.
         ephemeral: whether the data goes when the cluster stops.
+        is_proxied: whether each node has a second way in, through a proxy.
     """
     if nodes not in NODE_COUNTS:
         raise BrokerError(f"A cluster of {nodes} nodes is not offered. Fix: give 1 or 3")
     ports = free_ports(nodes) if port is None else list(range(port, port + nodes))
     controllers = free_ports(nodes, exclude=frozenset(ports))
+    proxies = free_ports(2 * nodes, exclude=frozenset([*ports, *controllers])) if is_proxied else []
     return ClusterPlan(
         name=name,
         cluster_id=stored_cluster_id(data) or _new_cluster_id(),
@@ -84,7 +121,12 @@ def make(name: str, directory: Path, data: Path, *, nodes: int, port: int | None
         ephemeral=ephemeral,
         nodes=tuple(
             NodePlan(
-                number, ports[number - 1], controllers[number - 1], directory / f"node-{number}", data / f"{number}"
+                number,
+                ports[number - 1],
+                controllers[number - 1],
+                directory / f"node-{number}",
+                data / f"{number}",
+                ProxyPorts(proxies[number - 1], proxies[number - 1 + nodes]) if is_proxied else None,
             )
             for number in range(1, nodes + 1)
         ),

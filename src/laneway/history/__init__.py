@@ -1,6 +1,26 @@
 """What handlers really did, written down by themselves, and a checker that finds what should not be there."""
 
 from laneway.history._check import Verdict, check
+from laneway.history._ownership import (
+    LoggedCommit,
+    Ownership,
+    OwnershipRecorder,
+    OwnershipVerdict,
+    check_ownership,
+    read_ownership,
+)
 from laneway.history._recorder import Event, Recorder, read_history
 
-__all__ = ["Event", "Recorder", "Verdict", "check", "read_history"]
+__all__ = [
+    "Event",
+    "LoggedCommit",
+    "Ownership",
+    "OwnershipRecorder",
+    "OwnershipVerdict",
+    "Recorder",
+    "Verdict",
+    "check",
+    "check_ownership",
+    "read_history",
+    "read_ownership",
+]

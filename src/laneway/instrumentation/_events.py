@@ -175,7 +175,8 @@ class StateChanged(msgspec.Struct, frozen=True, tag=True):
     most: ClassVar[int] = 20
 
     state: str
-    """``initialising``, ``starting``, ``consuming``, ``paused``, ``stopping`` or ``stopped``."""
+    """``initialising``, ``starting``, ``consuming``, ``paused``, ``stopping`` or ``stopped``; on the direct engine also
+    ``pausing``, ``closing`` and ``closed``."""
     detail: str = ""
     """What it waits for, in words; empty when nothing is unusual."""
 

@@ -103,7 +103,13 @@ class Membership:
         first = self._consumer.poll(timeout)
         if first is None:
             return []
-        messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
+        # Its partition may be taken away while the others are read: it belongs to the time before.
+        records = self._records([first])
+        if most > 1:
+            records += self._records(self._consumer.consume(most - 1, 0))
+        return records
+
+    def _records(self, messages: list[Any]) -> list[Record[Any]]:
         topics, finished, epoch = self._topics, self.finished, self.epoch
         records: list[Record[Any]] = []
         for message in messages:
@@ -195,9 +201,7 @@ class Membership:
         finished = self.finished.get(place)
         if finished is None:
             return False
-        if offset >= finished.end:
-            del self.finished[place]
-            return False
+        # It is kept even when it is passed: it goes into commits until all before its end is in our own books.
         is_over = finished.has(offset)
         if is_over:
             self.passed += 1

@@ -25,6 +25,7 @@ MOST = 4_000
 _RUNS, _BITS = "L1r", "L1b"
 _LONGEST = MOST * 3 // 4 * 8  # offsets that a bitmap can tell of
 _FARTHEST = 2**62
+_MOST_WAITING = 1_000_000  # unfinished offsets that are believed: each is written down, and a text can claim any number
 
 
 class Finished:
@@ -82,7 +83,10 @@ def encode_finished(start: int, end: int, unfinished: Sequence[int]) -> str | No
 
 
 def decode_finished(start: int, text: str | None) -> Finished | None:
-    """What the text of a commit at *start* says is finished; None when it says nothing that can be read."""
+    """What the text of a commit at *start* says is finished; None when it says nothing that can be read.
+
+    What nobody would write is not believed: a commit is at an unfinished offset, or has nothing to tell.
+    """
     if not text or not text.isascii() or len(text) > 2 * MOST or text[:3] not in (_RUNS, _BITS):
         return None
     try:
@@ -90,7 +94,10 @@ def decode_finished(start: int, text: str | None) -> Finished | None:
     except binascii.Error:
         return None
     ranges = _from_runs(start, data) if text[:3] == _RUNS else _from_bits(start, data)
-    return Finished(ranges) if ranges else None
+    if not ranges or ranges[0][0] == start:
+        return None
+    finished = Finished(ranges)
+    return finished if finished.end - start - len(finished) <= _MOST_WAITING else None
 
 
 def _as_runs(start: int, end: int, unfinished: Sequence[int]) -> bytes:

@@ -29,6 +29,20 @@ def test_one_node_listens_on_loopback_only(tmp_path):
     assert settings["auto.create.topics.enable"] is False
 
 
+def test_a_proxied_node_sends_only_those_to_the_proxy_who_came_through_it(tmp_path):
+    """The second listener is advertised at the proxy's port; the nodes stay with the first."""
+    plan = _plan.make("it", tmp_path, tmp_path, nodes=1, port=9092, ephemeral=True, is_proxied=True)
+    (node,) = plan.nodes
+    settings = server_properties(plan, node)
+
+    assert f",PROXIED://127.0.0.1:{node.proxy.back}" in settings["listeners"]
+    assert f"PLAINTEXT://127.0.0.1:9092,PROXIED://{node.proxy.address}" == settings["advertised.listeners"]
+    assert (
+        settings["inter.broker.listener.name"],
+        settings["listener.security.protocol.map"].endswith(",PROXIED:PLAINTEXT"),
+    ) == ("PLAINTEXT", True)
+
+
 @pytest.mark.parametrize(("nodes", "copies", "in_sync"), [(1, 1, 1), (3, 3, 2)])
 def test_copies_follow_the_number_of_nodes(tmp_path, nodes, copies, in_sync):
     """Three nodes keep three copies of which two must be in sync; one node keeps one."""

@@ -23,6 +23,16 @@ def test_all_ports_of_a_plan_differ(tmp_path):
     assert len({port for node in plan.nodes for port in (node.port, node.controller_port)}) == 6
 
 
+def test_all_ports_of_a_proxied_plan_differ(tmp_path):
+    """Three nodes with proxies get twelve different ports."""
+    plan = _plan.make("it", tmp_path, tmp_path / "data", nodes=3, port=None, ephemeral=True, is_proxied=True)
+
+    ports = {
+        port for node in plan.nodes for port in (node.port, node.controller_port, node.proxy.front, node.proxy.back)
+    }
+    assert len(ports) == 12
+
+
 def test_given_ports_follow_each_other(tmp_path):
     """The nodes take the given port and the two after it."""
     plan = _plan.make("it", tmp_path, tmp_path / "data", nodes=3, port=9092, ephemeral=True)

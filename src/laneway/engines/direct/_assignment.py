@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from laneway.errors import DataLossError
@@ -67,9 +68,14 @@ class Assignment:
         self._note = note
         self.membership: Membership
         self._settled_topics: set[str] = set()
+        """Topics that the group has begun to read before: their new partitions are read from the first record on."""
+        self.is_leaving = False
+        """Whether nothing is waited for any more when partitions are given back."""
         self._new: list[Place] = []
         self.is_holding = False
         """Whether partitions that come now are not to be read yet."""
+        self.is_leaving = False
+        """Whether nothing is to be waited for any more when partitions are given back. Any thread may set it."""
         self.has_joined = threading.Event()
         """Set when partitions were assigned for the first time."""
         self.gone = 0
@@ -79,8 +85,9 @@ class Assignment:
         """These partitions are ours from now on; gives where each is read from."""
         everything = self._with_retries(places)
         known = self._known(everything)
-        self._settled_topics = {topic for topic, _ in known}
+        self._settled_topics.update(topic for topic, _ in known)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
+        self._settled_topics.update(topic for topic, _ in places)
         for source in dict.fromkeys(topic for topic, _ in places):
             self._open(source, [part for topic, part in places if topic == source], starts, known)
         if self.is_holding:
@@ -93,11 +100,11 @@ class Assignment:
     def revoked(self, places: list[Place]) -> None:
         """Finish what was begun of these partitions, commit it, and let go of them."""
         everything = self._with_retries(places)
-        deadline = time.monotonic() + self._budget
+        deadline = time.monotonic() + (0.0 if self.is_leaving else self._budget)
         for topic, partition in everything:
             for station in self._stations[topic]:
                 station.order(_releasing(station, partition))
-        while not self._is_drained(everything) and time.monotonic() < deadline:
+        while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
             time.sleep(_LOOK)
         self._commit_last(everything, deadline)
         self._let_go(places)
@@ -112,8 +119,13 @@ class Assignment:
         """What became of a commit that was not waited for."""
         if error is not None:
             self._offsets.failed(offsets)
-        else:
-            self.tell_committed(self._offsets.acknowledged(offsets))
+            return
+        held: dict[Place, int] = {}
+        for place, offset in offsets.items():
+            # One that was sent before it may have failed, and then what was sent is forgotten: it is sent again.
+            with suppress(KeyError):
+                held |= self._offsets.acknowledged({place: offset})
+        self.tell_committed(held)
 
     def out_of_range(self, place: Place) -> None:
         """The offset to be read is not in the log: records were deleted, or the topic was made anew."""
@@ -187,12 +199,15 @@ class Assignment:
         """Where to read from."""
         if known is not None:
             return known[0]
-        deadline = time.monotonic() + _PATIENCE
         # A partition that came later is read from its first record on, or those written before we saw it were lost.
         is_late = self._start.get(place[0]) == "latest" and place[0] not in self._settled_topics
+        return self._bounds(place)[1 if is_late else 0]
+
+    def _bounds(self, place: Place) -> tuple[int, int]:
+        deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                return self.membership.bounds(place)[1 if is_late else 0]
+                return self.membership.bounds(place)
             except BrokerAbsentError:
                 if time.monotonic() > deadline:
                     raise
@@ -208,7 +223,8 @@ class Assignment:
                 found = known.get(place)
                 self._offsets.begin(place, starts[place], found)
                 finished = None if found is None else decode_finished(*found)
-                if finished is not None:
+                # One that tells of more than there is speaks of another log; what is written next would be passed over.
+                if finished is not None and finished.end <= self._bounds(place)[1]:
                     self.membership.finished[place] = finished
                 for station in self._stations[place[0]]:
                     station.order(_opening(station, partition))
@@ -239,7 +255,12 @@ class Assignment:
             retries.own(starts, self.membership.epoch, finished)
 
     def _is_drained(self, places: Iterable[Place]) -> bool:
-        return all(station.desk.is_drained(part) for topic, part in places for station in self._stations[topic])
+        # A station that was told to finish has dropped what was not begun; when it is over, nothing is under way.
+        return all(
+            station.is_over or station.desk.is_drained(part)
+            for topic, part in places
+            for station in self._stations[topic]
+        )
 
     def _commit_last(self, places: list[Place], deadline: float) -> None:
         due = self._offsets.due(self.membership.finished, last_of=places)

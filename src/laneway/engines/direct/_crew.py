@@ -59,6 +59,7 @@ class Crew:
         limits: Mapping[Place, int] | None = None,
         hooks: Hooks = ((), ()),
     ) -> None:
+        self.cluster = cluster
         self.admin = Admin(cluster.client_options())
         self.sources = list(dict.fromkeys(route.topic.name for route in routes))
         self._app = app
@@ -129,6 +130,11 @@ class Crew:
     def is_finished(self) -> bool:
         """Whether the stations have ended."""
         return all(station.is_over for station in self.stations)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no call runs and none can begin now."""
+        return all(station.is_quiet for station in self.stations)
 
     def start(self) -> None:
         """Begin."""

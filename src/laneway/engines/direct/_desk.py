@@ -39,8 +39,12 @@ class OwnedDesk(Desk):
         """Partition to the last epoch whose records are void."""
         self.copied = Copied.of(self.route)
         """Copies that a killed process has left of records that are read again."""
-        self.released: dict[int, int] = {}
-        """Partition to how many of its records were dropped unfinished, once it is released."""
+        self._released: set[int] = set()
+        self._dropped: dict[int, int] = {}
+        """Partition to how many of its records were taken out unfinished: nobody will finish them here."""
+        self._is_winding_up = False
+        self.begun: dict[int, tuple[float, list[KeyQueue[Record[Any]]]]] = {}
+        """The turns that are out, by their ids, and since when: one entry a turn, however many records it holds."""
 
     def order(self, deed: Callable[[], None]) -> None:
         """Let the runner's own thread do something before its next look at the records."""
@@ -49,8 +53,7 @@ class OwnedDesk(Desk):
     def open(self, partition: int) -> None:
         """A partition is ours. By order only."""
         self._closed.discard(partition)
-        self.released.pop(partition, None)
-        self.ledger.forget(partition)
+        self._start_over(partition)
 
     def load(self, backlog: Backlog, gone: set[int]) -> None:
         """So much waits on the retry topics of partitions that became ours, but for those gone since. By order only."""
@@ -62,8 +65,8 @@ class OwnedDesk(Desk):
     def release(self, partition: int) -> None:
         """Begin nothing more of a partition. By order only."""
         self._closed.add(partition)
-        dropped = self.scheduler.drop(lambda record: record.partition == partition)
-        self.released[partition] = self.released.get(partition, 0) + dropped
+        self._drop(lambda record: record.partition == partition)
+        self._released.add(partition)  # last: whoever asks whether it is drained must find them counted
 
     def wind_up(self) -> None:
         """Begin nothing that lies past everything begun, so that no finished record lies past an unfinished one.
@@ -81,8 +84,9 @@ class OwnedDesk(Desk):
             while cut - 1 in offsets:
                 cut -= 1
             cuts[partition] = cut
-        late = {id(record) for record in self.scheduler.postponed(self._clock.monotonic() + _SOON)}
-        self.scheduler.drop(lambda record: record.offset >= cuts[record.partition] or id(record) in late)
+        self._drop(lambda record: record.offset >= cuts[record.partition])
+        self._drop_late()
+        self._is_winding_up = True
 
     def fence(self, partition: int, epoch: int) -> None:
         """From now on nothing that was read of a partition up to *epoch* counts. Any thread may call it."""
@@ -90,16 +94,18 @@ class OwnedDesk(Desk):
 
     def forget(self, partition: int) -> None:
         """Drop all that is known of a partition. By order only."""
-        self.scheduler.drop(lambda record: record.partition == partition and self._is_void(record))
-        self.ledger.forget(partition)
-        self.released.pop(partition, None)
-        if self._backlog is not None:
+        self._drop(lambda record: record.partition == partition and self._is_void(record))
+        self._start_over(partition)
+        # All steps share the backlog, and the lowest one loads it: a higher one that is late would undo that.
+        if self._backlog is not None and not self.route.step:
             self._backlog.forget(partition)
 
     def is_drained(self, partition: int) -> bool:
         """Whether a released partition has no record left that was begun. Any thread may ask."""
-        dropped, found = self.released.get(partition), self.ledger.snapshot(partition)
-        return dropped is not None and (found is None or len(found[1]) <= dropped)
+        if partition not in self._released:
+            return False
+        found = self.ledger.snapshot(partition)
+        return found is None or len(found[1]) <= self._dropped.get(partition, 0)
 
     def ours(self, records: Sequence[Record[Any]]) -> Sequence[Record[Any]]:
         """Obey orders, and leave out records of partitions that are gone. Only the runner's own thread may call it."""
@@ -129,24 +135,66 @@ class OwnedDesk(Desk):
         """Obey orders and let time pass."""
         self._obey()
         super().tick()
-        if self._fences and self.is_done and not self._closed:
-            self._fences.clear()  # nothing void is left: to look at each record would be for nothing
+
+    def take(self) -> list[KeyQueue[Record[Any]]] | None:
+        """A turn for a free lane, or None."""
+        turn = super().take()
+        if turn:
+            self.begun[id(turn)] = (self._clock.monotonic(), turn)
+        return turn
 
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of a turn."""
-        if self._fences:
-            self._leave_out(result)
+        self.begun.pop(id(turn), None)
+        if not (self._closed or self._fences or self._is_winding_up):
+            super().settle(turn, result)
+            return
+        self._leave_out(result)
+        comes_back = not _is_whole(turn, result)
+        has_gone = comes_back and any(self._is_gone(record) for queue in turn for record in queue.work())
         super().settle(turn, result)
+        if has_gone:
+            self._drop(self._is_gone)  # what comes back of a partition that is gone is not begun again
+        if comes_back and self._is_winding_up:
+            self._drop_late()
 
     def _obey(self) -> None:
         while self._orders:
             self._orders.popleft()()
+
+    def _start_over(self, partition: int) -> None:
+        self._released.discard(partition)
+        self._dropped.pop(partition, None)
+        self.ledger.forget(partition)
+
+    def _drop(self, is_unwanted: Callable[[Record[Any]], bool]) -> None:
+        """Take records out that no lane works on; they stay unfinished."""
+        dropped = self._dropped
+
+        def counted(record: Record[Any]) -> bool:
+            if not is_unwanted(record):
+                return False
+            if not self._is_void(record):  # those that are void are not in the ledger
+                dropped[record.partition] = dropped.get(record.partition, 0) + 1
+            return True
+
+        self.scheduler.drop(counted)
+
+    def _drop_late(self) -> None:
+        late = {id(record) for record in self.scheduler.postponed(self._clock.monotonic() + _SOON)}
+        if late:
+            self._drop(lambda record: id(record) in late)
+
+    def _is_gone(self, record: Record[Any]) -> bool:
+        return record.partition in self._closed or self._is_void(record)
 
     def _is_void(self, record: Record[Any]) -> bool:
         return record.epoch <= self._fences.get(record.partition, -1)
 
     def _leave_out(self, result: Result) -> None:
         """Forget results of void records: another process has them now. Their keys go on."""
+        if not self._fences:
+            return
         is_void = self._is_void
         result.finished = [record for record in result.finished if not is_void(record)]
         result.skipped = [record for record in result.skipped if not is_void(record)]
@@ -167,3 +215,10 @@ class OwnedDesk(Desk):
             records = [record for record in records if not self._is_void(record)]
         if records:
             super()._finish(records)
+
+
+def _is_whole(turn: list[KeyQueue[Record[Any]]], result: Result) -> bool:
+    """Whether nothing of a turn comes back to be run again."""
+    if result.failures or result.members or result.back or len(result.done) < len(turn):
+        return False
+    return all(count >= queue.taken for queue, count in zip(turn, result.done, strict=True))

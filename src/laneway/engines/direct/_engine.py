@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import Counter, deque
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laneway._life import Life, State
 from laneway._route import check_together
+from laneway._status import StatusFile
+from laneway._units import as_duration
 from laneway.engines._configured import cluster_of, configured, effective
 from laneway.engines._error_runs import error_plans, only_run
 from laneway.engines._report import RunReport
 from laneway.engines._signals import stop_signals
 from laneway.engines._topics import prepare_topics, until_ready
+from laneway.engines.direct._check import Check
 from laneway.engines.direct._crew import Crew
 from laneway.engines.direct._errors import DirectErrorSchedule, ErrorRun
+from laneway.engines.direct._hold import Hold
 from laneway.engines.direct._host import AppHost
+from laneway.engines.direct._watch import Watch
 from laneway.errors import DeclarationError
 from laneway.events import BatchHandled, RecordEvent, StateChanged
 from laneway.instrumentation import Tally
@@ -26,7 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laneway._app import App
+    from laneway._health import Health, Stall
     from laneway._route import Route
+    from laneway._units import Duration
     from laneway.events import Event
     from laneway.kafka import Place
     from laneway.settings import Settings
@@ -47,6 +55,10 @@ class DirectEngine:
     Args:
         settings: the configuration; read from ``laneway.yaml`` and the environment by default.
         once: handle what there is and stop.
+        healthy: called about once a second, sync or async. While it gives False, raises or does not answer for five
+            seconds, nothing is read; what was read is finished, and the process stays in its group.
+        minimum_brokers: how many brokers there should be; with fewer the health is a warning.
+        stalled_after: for how long a partition with work may stand still before that is a warning.
         batch_done: called a few times a second with topic, a number and the tally of what was done since.
         state_changed: called with each new state and a detail in words.
 
@@ -60,17 +72,23 @@ class DirectEngine:
         settings: Settings | None = None,
         *,
         once: bool = False,
+        healthy: Callable[[], Any] | None = None,
+        minimum_brokers: int = 1,
+        stalled_after: Duration = "30s",
         batch_done: Callable[[str, int, Tally], None] | None = None,
         state_changed: Callable[[State, str], None] | None = None,
     ) -> None:
         self._settings = settings
         self._once = once
+        self._healthy = healthy
         self._batch_done = batch_done
         self._state_changed = state_changed
         self._app: App | None = None
         self.life = Life(self._entered)
+        self._watch = Watch(self.life, stalled_after=as_duration(stalled_after), minimum_brokers=minimum_brokers)
+        self._hold = Hold(self.life)
         self._stops = 0
-        self._is_paused = False
+        self._is_deaf = self._is_closed = False
         self._wake = threading.Event()
         self._crews: list[Crew] = []
         self._errors: DirectErrorSchedule | None = None
@@ -88,6 +106,32 @@ class DirectEngine:
         self._stops += 1
         self._wake.set()
 
+    def stop_listening(self) -> None:
+        """Ask to read nothing more. What was begun is finished and committed, however long it takes.
+
+        When the state is ``stopped``, nothing runs any more; the process is still in its group, and its partitions are
+        read by nobody, until `close` or `stop`. Any thread may call it.
+        """
+        self._is_deaf = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """Ask to leave, as `stop` does, but never by force; at the end the state is ``closed``.
+
+        Any thread may call it.
+        """
+        self._is_closed = True
+        self._stops = max(1, self._stops)
+        self._wake.set()
+
+    def health(self) -> Health:
+        """How it is doing now, and why. Any thread may call it, whether it runs or not and whoever answers."""
+        return self._watch.health()
+
+    def why(self, after: Duration = "1s") -> list[Stall]:
+        """What stands still for at least so long, and what it waits for; the longest first. Any thread may call it."""
+        return self._watch.why(as_duration(after).total_seconds())
+
     def pause(self) -> None:
         """Read nothing until `resume`; what was read is finished. The process stays in its group."""
         self._set_paused(on=True)
@@ -101,14 +145,18 @@ class DirectEngine:
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, {})
-        app = configured(app, settings)
+        given, app = app, configured(app, settings)
         check_together(app.name, app.routes)
         self._app = app
         report = RunReport(app.name)
         with ExitStack() as stack:
-            stack.callback(self.life.enter, State.STOPPED)
+            stack.callback(self._ended)
             stack.enter_context(stop_signals(self.stop))
             self.life.enter(State.INITIALISING)
+            given.engine = weakref.ref(self)
+            stack.callback(setattr, given, "engine", None)
+            self._watch.begin(StatusFile(app.name))
+            stack.callback(self._watch.end)
             if not prepare_topics(app, settings, self.life, self._is_stopping, self._wake):
                 return report
             self.life.enter(State.STARTING)
@@ -122,19 +170,33 @@ class DirectEngine:
                 return report
             self._crews = crews
             self._errors = self._scheduled(app, settings, host, report)
-            try:
-                self._consume(report, settings)
-            finally:
-                if self._errors is not None:
-                    self._errors.end()
-                for crew in crews:
-                    crew.end(_LEAVE)
-                self._report(report, is_last=True)
-                for crew in crews:
-                    report.tally.gaps += crew.member.gaps
-                    report.tally.lost += crew.member.gone
-                self._crews = []  # clients live as long as somebody holds them
+            self._work(report, settings, host)
         return report
+
+    def _work(self, report: RunReport, settings: Settings, host: AppHost) -> None:
+        crews = self._crews
+        check = None if self._healthy is None else Check(self._healthy, lambda: host.loop)
+        self._watch.attend(crews, check)
+        self._hold.attend(crews, self._errors, check)
+        try:
+            if check is not None:
+                check.start()
+            self._consume(report, settings)
+        finally:
+            self.life.enter(State.CLOSING, "leaving the group")
+            if check is not None:
+                check.end()
+            if self._errors is not None:
+                self._errors.end()
+            for crew in crews:
+                crew.end(_LEAVE)
+            self._report(report, is_last=True)
+            for crew in crews:
+                report.tally.gaps += crew.member.gaps
+                report.tally.lost += crew.member.gone
+            self._watch.attend((), None)
+            self._hold.attend((), None, None)
+            self._crews = []  # clients live as long as somebody holds them
 
     def run_errors(self, app: App, *, topic: str | None = None) -> RunReport:
         """Run once over the error topics of an app, now, as its `ErrorConsumer` and the configuration say.
@@ -152,7 +214,7 @@ class DirectEngine:
         report = RunReport(app.name)
         with ExitStack() as stack:
             stack.enter_context(only_run(app.name))
-            stack.callback(self.life.enter, State.STOPPED)
+            stack.callback(self._ended)
             stack.enter_context(stop_signals(self.stop))
             self.life.enter(State.INITIALISING)
             plans = until_ready(
@@ -202,7 +264,7 @@ class DirectEngine:
                 settings,
                 loop=lambda: host.loop,
                 tell=self._tell,
-                note=self.life.note,
+                note=self._watch.note,
                 hooks=(app.setups, app.cleanups),
             )
             for name, routes in by_cluster.items()
@@ -212,19 +274,25 @@ class DirectEngine:
         ends = self._ends(settings) if self._once else None
         if self._once and ends is None:
             return
+        self._hold.apply()  # before anything can be read
         for crew in self._crews:
             crew.start()
         self.life.enter(State.CONSUMING)
-        self._set_paused(on=self._is_paused)
         if self._errors is not None:
             self._errors.start()
-        while not self._stops:
+        while not (self._stops or self._is_deaf):
+            self._hold.apply()
             self._look(report)
             if ends is not None and all(crew.member.is_past(ends[number]) for number, crew in enumerate(self._crews)):
                 break
             self._wake.wait(_LOOK)
         self.life.enter(State.STOPPING, "finishing what was begun")
         report.was_forced = self._drain(report, settings.drain.total_seconds())
+        if self._is_deaf and not self._stops:
+            self.life.enter(State.STOPPED, "nothing more is read; it is still in its group")
+            while not self._stops:
+                self._look(report)
+                self._wake.wait(_LOOK)
 
     def _ends(self, settings: Settings) -> list[dict[Place, int]] | None:
         return until_ready(
@@ -233,7 +301,7 @@ class DirectEngine:
 
     def _drain(self, report: RunReport, limit: float) -> bool:
         """Finish what was begun; True when there was no time for it."""
-        deadline, asked = time.monotonic() + limit, self._stops
+        deadline, asked = None, self._stops
         for crew in self._crews:
             crew.stop()
         if self._errors is not None:
@@ -241,9 +309,12 @@ class DirectEngine:
         self._wake.clear()
         while not self._is_drained:
             self._look(report)
-            if self._stops > max(1, asked) or time.monotonic() > deadline:
+            if deadline is None and (self._stops or not self._is_deaf):
+                deadline = time.monotonic() + limit
+            if self._stops > max(1, asked) or (deadline is not None and time.monotonic() > deadline):
                 return True
-            self._wake.wait(_LOOK)
+            if self._wake.wait(_LOOK):
+                self._wake.clear()
         self._look(report)
         return False
 
@@ -295,6 +366,7 @@ class DirectEngine:
 
     def _tell(self, event: Event) -> None:
         """Keep an event until it is told; of each kind of record events a few at a time. Any thread may call it."""
+        self._watch.hear(event)
         if isinstance(event, RecordEvent):
             self._kept[type(event)] += 1
             if self._kept[type(event)] > event.most:
@@ -302,7 +374,7 @@ class DirectEngine:
         self._events.append(event)
 
     def _is_stopping(self) -> bool:
-        return self._stops > 0
+        return self._stops > 0 or self._is_deaf
 
     def _entered(self, state: State, detail: str) -> None:
         if self._state_changed is not None:
@@ -310,11 +382,9 @@ class DirectEngine:
         if self._app is not None:
             self._app.tell(StateChanged(state.value, detail))
 
+    def _ended(self) -> None:
+        self.life.enter(State.CLOSED if self._is_closed else State.STOPPED)
+
     def _set_paused(self, *, on: bool) -> None:
-        self._is_paused = on
-        for crew in self._crews:
-            crew.member.pause(on=on)
-        if self._errors is not None:
-            self._errors.pause(on=on)
-        if self.life.state in (State.CONSUMING, State.PAUSED):
-            self.life.enter(State.PAUSED if on else State.CONSUMING)
+        self._hold.is_asked = on
+        self._hold.apply()

@@ -89,6 +89,19 @@ class Member:
         return [place for place in self._offsets.places if place[0] in self._sources]
 
     @property
+    def delivered(self) -> Mapping[Place, int]:
+        """The offset after the last record of each partition that was given to the handlers. Any thread may ask."""
+        return self._offsets.delivered.copy()
+
+    def hindrance(self, place: Place) -> str:
+        """Why nothing more is read of a partition of ours, if that is our doing; empty else. Any thread may ask."""
+        if place in self._recovery.places:
+            return "what its former owner has left is being looked up"
+        if place[0] in self._held or place in self._offsets.full:
+            return "as many records are in work or wait for a lane as may be"
+        return ""
+
+    @property
     def is_over(self) -> bool:
         """Whether it has left the group."""
         return not self._thread.is_alive()
@@ -129,8 +142,10 @@ class Member:
 
     def leave(self, timeout: float) -> bool:
         """Commit, leave the group and end; False when it was not in time."""
+        self._assignment.is_leaving = True  # what could be finished is finished
         self._is_stopping = self._is_over = True
-        self._thread.join(timeout)
+        if self._thread.ident is not None:  # else it was told to end before it began
+            self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
@@ -164,6 +179,7 @@ class Member:
                     self._turn()
                 self._commit_last()
             finally:
+                self._assignment.is_leaving = True
                 self._membership.close()
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self.error = error

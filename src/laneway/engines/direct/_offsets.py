@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from laneway.lanes import CLEAN, MOST, encode_finished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, MutableMapping
 
     from laneway.engines.direct._station import Station
     from laneway.kafka import Committed, Place
@@ -89,11 +89,11 @@ class Offsets:
             end = max(end, reached)
         return (unfinished[0] if unfinished else end), end, unfinished
 
-    def due(self, earlier: Mapping[Place, Finished], last_of: Iterable[Place] = ()) -> dict[Place, Committed]:
+    def due(self, earlier: MutableMapping[Place, Finished], last_of: Iterable[Place] = ()) -> dict[Place, Committed]:
         """What is to be committed because it has changed.
 
         Args:
-            earlier: what owners before us had finished, of partitions that are not read past it yet.
+            earlier: what owners before us had finished; left out from when all that it tells of is in our own books.
             last_of: only these partitions, for the last time: where nothing is under way, the commit says so.
         """
         last = tuple(last_of)
@@ -106,6 +106,8 @@ class Offsets:
             if before is not None and before.end > end:
                 unfinished = [*unfinished, *before.missing(end)]
                 offset, end = (unfinished[0] if unfinished else before.end), before.end
+            elif before is not None:
+                del earlier[place]
             text = encode_finished(offset, end, unfinished)
             if text is None or len(text) > _FULL:
                 self.full.add(place)
@@ -117,9 +119,13 @@ class Offsets:
         return changed
 
     def marks(self, places: Iterable[Place]) -> dict[Place, Committed]:
-        """What is to be committed before records of these run: that something may be under way from now on."""
-        known = {place: self._committed.get(place) for place in places}
-        return {place: (found[0], "") for place, found in known.items() if found is not None and found[1] == CLEAN}
+        """What is to be committed before records of these run: that something may be under way from now on.
+
+        Also where nothing was committed ever: whoever is killed before his first commit may have left copies.
+        """
+        ours = [place for place in places if place in self._starts]
+        known = {place: self._committed.get(place, (self._starts[place], CLEAN)) for place in ours}
+        return {place: (offset, "") for place, (offset, text) in known.items() if text == CLEAN}
 
     def sent(self, offsets: Mapping[Place, Committed]) -> None:
         """These are on their way to the broker."""
@@ -129,7 +135,8 @@ class Offsets:
         """The broker has these; gives those of partitions that are still ours."""
         ours = {place: offset for place, offset in offsets.items() if place in self._starts}
         for place in ours:
-            self._committed[place] = self._sent[place]
+            if place in self._sent:  # a later commit may have failed meanwhile
+                self._committed[place] = self._sent[place]
         return ours
 
     def failed(self, offsets: Iterable[Place]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
 from laneway.engines.direct._desk import OwnedDesk
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
 
 __all__ = ["Station"]
+
+T = TypeVar("T")
 
 
 class Station:
@@ -61,6 +63,7 @@ class Station:
         hooks: Hooks = ((), ()),
     ) -> None:
         self.route = route
+        self.breaker = breaker
         self._hooks = hooks
         self.intake = Intake()
         self.desk = OwnedDesk(
@@ -105,6 +108,53 @@ class Station:
         if self._future is not None and self._future.done() and not self._future.cancelled():
             return self._future.exception()
         return self._error
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no call runs and none can begin now. Any thread may ask."""
+        desk = self.desk
+        is_held = desk.gate is not None and desk.gate.is_shut
+        is_at_work = desk.scheduler.lanes_busy or desk.can_start or self.table
+        return self.is_over or not (is_at_work or (self.intake.has_news and not is_held))
+
+    @property
+    def table(self) -> dict[int, int]:
+        """Of a columnar handler: partitions of the table that is in work, and the offsets that it reaches to."""
+        return self.intake._table  # noqa: SLF001 - only looked at
+
+    def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
+        """Ask something of the desk while nobody changes it; and whether that was so. Any thread may call it.
+
+        A loop that a handler blocks does not answer; then it is asked all the same, since nothing changes either.
+        """
+        if self._future is not None and not self._future.done():
+            return self._look_on_loop(question, timeout)
+        if self.route.kind == "columnar" or self.is_over:
+            return question(), True
+        is_ours = self._lock.acquire(timeout=timeout)
+        try:
+            return question(), is_ours
+        finally:
+            if is_ours:
+                self._lock.release()
+
+    def _look_on_loop(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
+        found: list[T] = []
+        is_done = threading.Event()
+
+        def ask() -> None:
+            try:
+                found.append(question())
+            finally:
+                is_done.set()
+
+        loop = self._loop()
+        if asyncio._get_running_loop() is loop or loop.is_closed():  # noqa: SLF001 - the one that does not raise
+            return question(), True
+        loop.call_soon_threadsafe(ask)
+        if is_done.wait(timeout) and found:
+            return found[0], True
+        return question(), False
 
     def start(self) -> None:
         """Begin to work."""
