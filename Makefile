@@ -8,7 +8,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 # Byte-code is compiled at install; the many short Python processes of Spark would else compile it again and again.
 export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup demo test unit lint types scenarios bench lock clean
+.PHONY: help setup demo test unit lint types scenarios bench peers soak lock clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,12 @@ test: setup lint  ## Everything, on real Kafka and real Spark. In two halves: mo
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py
+
+peers: setup  ## Measure other systems beside laneway, in the same run.
+	$(BIN)/python bench/peers/run.py --laneway direct,spark
+
+soak: setup  ## Twenty minutes of faults on a cluster of three nodes, and a checker.
+	$(BIN)/python bench/soak.py
 
 lock: | $(if $(findstring .make,$(UV)),$(UV))  ## Pin every dependency with its hashes anew.
 	$(UV) pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --quiet \

@@ -1,4 +1,7 @@
-"""Measures every workload, one after the other, and keeps the figures with the machine's facts in bench/results."""
+"""Measures every workload, one after the other, and keeps the figures with the machine's facts in bench/results.
+
+``python bench/run.py [spark|direct] [w1 w2 …]``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-RUNS = (
+SPARK = (
     ["w1"],
     ["w1", "--handler", "sync"],
     ["w2"],
@@ -24,6 +27,19 @@ RUNS = (
     ["w6", "--lanes", "200"],
     ["w6", "--lanes", "2000"],
 )
+DIRECT = (
+    ["w1"],
+    ["w1", "--handler", "sync"],
+    ["w2"],
+    ["w2", "--handler", "async"],
+    ["w3"],
+    ["w4"],
+    ["w5"],
+    ["w6", "--lanes", "20"],
+    ["w6", "--lanes", "200"],
+    ["w6", "--lanes", "2000"],
+)
+RUNS = {"spark": SPARK, "direct": tuple([*arguments, "--engine", "direct"] for arguments in DIRECT)}
 
 
 def machine() -> dict[str, object]:
@@ -41,10 +57,16 @@ def machine() -> dict[str, object]:
 
 
 def main() -> None:
-    """Run what is named on the command line, or all."""
-    wanted = set(sys.argv[1:])
+    """Run the engines and workloads that are named on the command line, or all."""
+    named = set(sys.argv[1:])
+    for engine in [engine for engine in RUNS if engine in named] or RUNS:
+        measure(engine, named - set(RUNS))
+
+
+def measure(engine: str, wanted: set[str]) -> None:
+    """Measure an engine and keep its figures."""
     results = []
-    for arguments in RUNS:
+    for arguments in RUNS[engine]:
         if wanted and arguments[0] not in wanted:
             continue
         load_before = os.getloadavg()[0]
@@ -61,7 +83,7 @@ def main() -> None:
         print("  ", {name: figures[name] for name in shown if figures.get(name) is not None}, flush=True)
     folder = Path(__file__).with_name("results")
     folder.mkdir(exist_ok=True)
-    path = folder / f"{time.strftime('%Y-%m-%d')}-spark.json"
+    path = folder / f"{time.strftime('%Y-%m-%d')}-{engine}.json"
     path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
     print(path)
 

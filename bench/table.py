@@ -19,20 +19,35 @@ ROWS = (
 )
 
 
-def main() -> None:
-    path = max((ROOT / "bench" / "results").glob("*-spark.json"))
-    results = {
-        result["command"].removeprefix("laneway bench "): result for result in json.loads(path.read_text())["results"]
+def figures(engine: str) -> dict[str, dict]:
+    """The newest figures of an engine, by command."""
+    path = max((ROOT / "bench" / "results").glob(f"*-{engine}.json"))
+    return {
+        result["command"].removeprefix("laneway bench ").removesuffix(f" --engine {engine}"): result
+        for result in json.loads(path.read_text())["results"]
     }
+
+
+def main() -> None:
+    results, direct = figures("spark"), figures("direct")
     connector = f"{results['w2 --engine spark-connector']['records_per_second']:,.0f} (same run)"
-    lines = ["| workload | `laneway bench` | records/s | others on the same machine |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| workload | `laneway bench` | on Spark, records/s | direct | others on the same machine |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for what, command, others in ROWS:
-        rate = results[command]["records_per_second"]
-        lines.append(f"| {what} | `{command}` | **{rate:,.0f}** | {others.format(connector=connector)} |")
-    latency = results["w4"]
+        rates = [f"**{found[command]['records_per_second']:,.0f}**" if command in found else "" for found in
+                 (results, direct)]  # fmt: skip
+        lines.append(f"| {what} | `{command}` | {' | '.join(rates)} | {others.format(connector=connector)} |")
+    spark, own, skewed = results["w4"], direct["w4"], direct["w5"]
     lines += [
         "",
-        f"At 2,000 records/s (`w4`): p50 {latency['p50_ms']} ms, p99 {latency['p99_ms']} ms from produce to handled.",
+        (
+            "At 2,000 records/s (`w4`), from produce to handled: "
+            f"p50 {spark['p50_ms']} ms and p99 {spark['p99_ms']} ms on Spark, "
+            f"{own['p50_ms']} and {own['p99_ms']} ms with the direct engine. "
+            f"With skewed keys (`w5`) the direct engine reaches {skewed['ratio']:.1%} of what the hottest key allows."
+        ),
     ]
     readme = ROOT / "README.md"
     text = re.sub(

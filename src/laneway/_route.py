@@ -110,7 +110,8 @@ class Route:
     @property
     def kept_order(self) -> Order:
         """The order really kept: with no more than one lane a partition is worked through one record at a time."""
-        return "partition" if self.lanes <= 1 and self.kind == "single" else self.order
+        is_serial = self.lanes <= 1 and not self.processes and self.kind == "single"
+        return "partition" if is_serial else self.order
 
     def order_value(self, record: Record[Any]) -> Any:
         """What orders a record; one for which it cannot be told keeps the order of its key."""

@@ -36,6 +36,7 @@ __all__ = [
     "DataLossError",
     "DeclarationError",
     "EngineError",
+    "HandlerDiedError",
     "HandlerTimeoutError",
     "LanewayError",
     "MessageTooLargeError",
@@ -128,6 +129,10 @@ class AdminError(LanewayError):
 
 class BrokerError(LanewayError):
     """The development broker cannot be fetched, started or stopped; the message says how to fix it."""
+
+
+class HandlerDiedError(LanewayError):
+    """The process in which a handler ran died."""
 
 
 class HandlerTimeoutError(LanewayError):

@@ -43,6 +43,8 @@ class World(Protocol):
     """Handlers close over it, not over the world, because they travel to other processes."""
     runs_threads: bool
     """Whether sync handlers run side by side."""
+    has_lane_processes: bool
+    """Whether ``processes=`` has an effect."""
     keeps_processes: bool
     """Whether processes in which handlers ran outlive a run."""
 
@@ -67,6 +69,7 @@ class World(Protocol):
 class _Base:
     runs_threads = False
     keeps_processes = False
+    has_lane_processes = False
 
     def __init__(self, path: Path, test: str) -> None:
         self.recorder = Recorder(path / "calls.jsonl")
@@ -294,6 +297,8 @@ class SparkWorld(_RealWorld):
 
 class DirectWorld(_RealWorld):
     """The direct engine, in the test's own process."""
+
+    has_lane_processes = True
 
     def _engine(self, *, once: bool = False) -> Any:
         from laneway import DirectEngine

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from laneway.cli._config import ConfigOption, ProfileOption
+from laneway.cli._run import EngineOption
 
 if TYPE_CHECKING:
     from laneway._app import App
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 Config = ConfigOption
+Engine = EngineOption
 Profile = ProfileOption
 
 
@@ -39,6 +41,7 @@ def run(
         ActionName | None, typer.Option(help="Call the handler, or copy records back to their topic.")
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Only this error topic, when the app has several.")] = None,
+    engine: Engine = None,
     master: Annotated[str | None, typer.Option(help="Spark master: local[*], spark://host:port, yarn, k8s://…")] = None,
     config: Config = None,
     profile: Profile = "default",
@@ -51,15 +54,15 @@ def run(
     the error topic, and waits for the next run. Exit codes: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped
     by force.
     """
-    from laneway.cli._run import loaded, summary
+    from laneway.cli._run import engine_of, loaded, summary, where
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
-    from laneway.engines.spark import SparkEngine
 
     settings = loaded(
         config,
         profile,
         {
+            "engine": engine and engine.value,
             "spark.master": master,
             "brokers": brokers,
             "errors.max_errors": max_errors,
@@ -69,10 +72,10 @@ def run(
     )
     app = find_app(target)
     _require_topic(app, settings, topic)
-    view = RunView(f"error topics of {app.name} on Spark", quiet=quiet)
+    view = RunView(f"error topics of {app.name} on {where(settings)}", quiet=quiet)
     with view:
-        engine = SparkEngine(settings, batch_done=view.batch_done, state_changed=view.state_changed)
-        report = engine.run_errors(app, topic=topic)
+        runs = engine_of(settings)(settings, batch_done=view.batch_done, state_changed=view.state_changed)
+        report = runs.run_errors(app, topic=topic)
     if not quiet:
         nothing = "there is nothing to run: no parked record is open and old enough"
         typer.echo(summary(report.tally) if report.batches else nothing)

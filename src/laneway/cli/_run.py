@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laneway.instrumentation import Tally
     from laneway.settings import Settings
 
-__all__ = ["loaded", "run", "summary"]
+__all__ = ["EngineOption", "engine_of", "loaded", "run", "summary", "where"]
 
 
 class EngineName(StrEnum):
@@ -27,12 +27,15 @@ class EngineName(StrEnum):
     DIRECT = "direct"
 
 
+EngineOption = Annotated[
+    EngineName | None,
+    typer.Option(help="Where to run: on Spark, or directly in this process. [default: spark, or as configured]"),
+]
+
+
 def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")],
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(help="Where to run: on Spark, or directly in this process. [default: spark, or as configured]"),
-    ] = None,
+    engine: EngineOption = None,
     master: Annotated[str | None, typer.Option(help="Spark master: local[*], spark://host:port, yarn, k8s://…")] = None,
     config: Annotated[
         Path | None,
@@ -57,10 +60,9 @@ def run(
     overrides = {"engine": engine and engine.value, "brokers": brokers}
     settings = loaded(config, profile, overrides | {"spark.master": master, "spark.checkpoint": checkpoint})
     app = find_app(target)
-    where = "Spark" if settings.engine == "spark" else "this process"
-    view = RunView(f"{app.name} on {where}", lag=_lag_of(app, settings), quiet=quiet)
+    view = RunView(f"{app.name} on {where(settings)}", lag=_lag_of(app, settings), quiet=quiet)
     with view:
-        report = _engine_of(settings)(
+        report = engine_of(settings)(
             settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed
         ).run(app)
     if not quiet:
@@ -71,7 +73,12 @@ def run(
         raise typer.Exit(3)
 
 
-def _engine_of(settings: Settings) -> Any:
+def where(settings: Settings) -> str:
+    """Where an app runs, in words."""
+    return "Spark" if settings.engine == "spark" else "this process"
+
+
+def engine_of(settings: Settings) -> Any:
     """The engine that the configuration or the command asks for; each is loaded only when it runs."""
     if settings.engine == "direct":
         from laneway.engines.direct import DirectEngine

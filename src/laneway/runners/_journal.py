@@ -10,13 +10,13 @@ import tempfile
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from laneway.errors import LanewayError, RetryAfter
+from laneway.errors import RetryAfter
 from laneway.retry import Failure, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Carried", "HandlerDiedError", "Journal", "carried", "rebuilt"]
+__all__ = ["Carried", "Journal", "carried", "rebuilt"]
 
 _HEAD = 4096  # bytes before the entries: a page, which is what can be mapped
 _KEPT = 1 << 20  # bytes of entries whose memory is kept for the next turn
@@ -25,10 +25,6 @@ _BEGUN, _ENDED, _LENGTH, _BEGAN, _SECONDS = range(5)
 _CARRIED = "__laneway_carried__"
 _KNOWN = ("builtins", "laneway.errors")
 _DELAYS = (int, float, str, timedelta)
-
-
-class HandlerDiedError(LanewayError):
-    """The process in which a handler ran died."""
 
 
 class Journal:

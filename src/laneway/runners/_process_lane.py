@@ -9,11 +9,11 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from laneway.errors import HandlerTimeoutError, LanewayError, UnreachableStateError
+from laneway.errors import HandlerDiedError, HandlerTimeoutError, LanewayError, UnreachableStateError
 from laneway.pipeline import Result
 from laneway.retry import text_of
 from laneway.runners._child import FAILED, READY, TURN, Fields, Known, Members, Told, fields_of
-from laneway.runners._journal import Carried, HandlerDiedError, Journal, carried, rebuilt
+from laneway.runners._journal import Carried, Journal, carried, rebuilt
 from laneway.runners._process import Child
 
 if TYPE_CHECKING:
