@@ -3,6 +3,7 @@
 from laneway._app import App
 from laneway._error_consumer import ErrorConsumer
 from laneway._grouping import GroupedBy, Grouping
+from laneway._health import Health, Level, Stall
 from laneway._order import by_field, by_header
 from laneway._record import Batch, Message, Record, Topic
 from laneway._route import Buffer
@@ -22,8 +23,10 @@ __all__ = [
     "ErrorConsumer",
     "GroupedBy",
     "Grouping",
+    "Health",
     "Json",
     "LanewayError",
+    "Level",
     "Message",
     "Raw",
     "Record",
@@ -32,6 +35,7 @@ __all__ = [
     "RetryAfter",
     "Skip",
     "SparkEngine",
+    "Stall",
     "Text",
     "Topic",
     "by_field",

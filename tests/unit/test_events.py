@@ -21,6 +21,9 @@ from laneway.events import (
     CopyFailed,
     Event,
     InterceptorFailed,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsRevoked,
     RecordDeferred,
     RecordDropped,
     RecordEvent,
@@ -46,6 +49,9 @@ ONE_OF_EACH = (
     BreakerOpened("charge", 5, "OSError: away", timedelta(seconds=30)),
     BreakerClosed("charge", timedelta(minutes=2)),
     StateChanged("initialising", "waiting for Kafka"),
+    PartitionsAssigned("orders", (0, 3)),
+    PartitionsRevoked("orders", (3,), is_lost=True),
+    OffsetsCommitted("orders", ((0, 17),)),
 )
 CONTRACT = {
     "RecordHandled": ("handler", "topic", "partition", "offset", "attempt"),
@@ -60,6 +66,9 @@ CONTRACT = {
     "BreakerOpened": ("handler", "failures", "error", "pause"),
     "BreakerClosed": ("handler", "open_for"),
     "StateChanged": ("state", "detail"),
+    "PartitionsAssigned": ("topic", "partitions"),
+    "PartitionsRevoked": ("topic", "partitions", "is_lost"),
+    "OffsetsCommitted": ("topic", "offsets"),
 }
 """What users subscribe to. A name or field that is taken away, or put before others, breaks them."""
 

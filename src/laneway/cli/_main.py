@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import typer
 
-from laneway.cli import _bench, _config, _demo, _doctor, _errors, _kafka, _run, _setup
+from laneway.cli import _bench, _config, _demo, _doctor, _errors, _kafka, _run, _setup, _why
 from laneway.cli._target import TargetError
 from laneway.errors import DeclarationError, LanewayError, SettingsError
 
@@ -23,6 +23,7 @@ app.add_typer(_kafka.app, name="kafka")
 app.add_typer(_config.app, name="config")
 app.add_typer(_errors.app, name="errors")
 app.command(name="run")(_run.run)
+app.command(name="why")(_why.why)
 app.command(name="demo")(_demo.demo)
 app.command(name="bench")(_bench.bench)
 app.command(name="setup")(_setup.setup)

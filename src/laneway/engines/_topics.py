@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +27,7 @@ KEEP = {"retention.ms": "-1"}
 """Of topics that we create: a copy keeps its record's own timestamp, so by the usual retention an old record that
 fails would be deleted as soon as it is parked, and so would a retry while its app is stopped for a week."""
 
+_GLANCE = 0.1  # seconds between looks for a stop
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I22 asks for a start within 10 s
 
 
@@ -71,7 +73,9 @@ def until_ready(
         except BrokerAbsentError as error:
             brokers = settings.cluster().client_options()["bootstrap.servers"]
             life.enter(State.INITIALISING, f"waiting for Kafka at {brokers}: {error}")
-        wake.wait(pause)
+        deadline = time.monotonic() + pause
+        while not is_stopping() and time.monotonic() < deadline:
+            wake.wait(_GLANCE)  # a signal sets no event, see `listen`
         pause = min(pause * 2, _LONGEST_PAUSE)
     return None
 

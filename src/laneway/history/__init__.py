@@ -2,6 +2,7 @@
 
 from laneway.history._check import Verdict, check
 from laneway.history._ownership import (
+    Allowance,
     LoggedCommit,
     Ownership,
     OwnershipRecorder,
@@ -12,6 +13,7 @@ from laneway.history._ownership import (
 from laneway.history._recorder import Event, Recorder, read_history
 
 __all__ = [
+    "Allowance",
     "Event",
     "LoggedCommit",
     "Ownership",

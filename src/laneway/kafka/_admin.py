@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from laneway.errors import AdminError
-from laneway.kafka._errors import as_admin_error, text_of
+from laneway.kafka._errors import BrokerAbsentError, as_admin_error, text_of
 from laneway.kafka._group import GroupOffsets
 from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Admin", "Place"]
 
@@ -62,6 +63,10 @@ class Admin:
     def starts(self, topic: str, partitions: Sequence[int], timeout: float = 5.0) -> dict[int, int]:
         """The first offset of each partition."""
         return self._offsets(topic, partitions, OffsetSpec.earliest(), timeout)
+
+    def bounds(self, topic: str, partition: int, timeout: float = 5.0) -> tuple[int, int]:
+        """Where a log begins and ends."""
+        return self.starts(topic, [partition], timeout)[partition], self.ends(topic, [partition], timeout)[partition]
 
     def ends_of(self, places: Sequence[Place], timeout: float = 5.0) -> dict[Place, int]:
         """The offset after the last readable record of partitions of any topics, in one request."""
@@ -173,6 +178,19 @@ class Admin:
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=timeout,
             )
-            return {(place.topic, place.partition): future.result().offset for place, future in answers.items()}
+            found = {(place.topic, place.partition): future.result().offset for place, future in answers.items()}
         except KafkaException as error:
+            self._learn_leaders(asked)
             raise as_admin_error(error) from error
+        lacking = [place for place, offset in found.items() if offset == OFFSET_INVALID]
+        if lacking:
+            # What librdkafka gives for a partition without a leader, without a word.
+            self._learn_leaders(lacking)
+            raise BrokerAbsentError("no leader for " + ", ".join(f"{name}[{part}]" for name, part in lacking[:5]))
+        return found
+
+    def _learn_leaders(self, places: Iterable[Place]) -> None:
+        """Make the client ask who leads partitions now: when an offset is refused, it goes on asking the old one."""
+        with suppress(KafkaException):
+            for topic in {topic for topic, _ in places}:
+                self._client.list_topics(topic, timeout=1.0)

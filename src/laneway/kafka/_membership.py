@@ -41,10 +41,6 @@ class Owner(Protocol):
         """These partitions are somebody else's already."""
         ...
 
-    def committed(self, offsets: Mapping[Place, int], error: str | None) -> None:
-        """What became of a commit that was not waited for."""
-        ...
-
     def out_of_range(self, place: Place) -> None:
         """The offset to be read is not in the log."""
         ...
@@ -74,7 +70,6 @@ class Membership:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
-            "on_commit": self._on_commit,
         }
         self._is_cooperative = "cooperative" in str(options.get("partition.assignment.strategy", "cooperative"))
         self._consumer = Consumer(options)
@@ -144,8 +139,8 @@ class Membership:
                 found[answer.topic, answer.partition] = (answer.offset, answer.metadata or "")
         return found
 
-    def commit(self, offsets: Mapping[Place, Committed], *, wait: bool) -> None:
-        """Commit; without *wait* the owner is told of the end later.
+    def commit(self, offsets: Mapping[Place, Committed]) -> None:
+        """Commit, and return when the broker has it. Another thread than the one that reads may call it too.
 
         Raises:
             BrokerAbsentError: it did not happen, and may when tried again.
@@ -154,21 +149,12 @@ class Membership:
         if not places:
             return
         try:
-            self._consumer.commit(offsets=places, asynchronous=not wait)
+            answers = self._consumer.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
             raise as_admin_error(error) from error
-
-    def bounds(self, place: Place, timeout: float = 5.0) -> tuple[int, int]:
-        """Where a log begins and ends.
-
-        Raises:
-            BrokerAbsentError: nobody answered.
-        """
-        try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout)
-        except KafkaException as error:
-            raise as_admin_error(error) from error
-        return low, high
+        for answer in answers or ():
+            if answer.error is not None:
+                raise as_admin_error(KafkaException(answer.error))
 
     def pause(self, places: Iterable[Place]) -> None:
         """Do not read these for now. What was fetched of them already is fetched again later, so do not do it often."""
@@ -240,11 +226,6 @@ class Membership:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-
-    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
-        failed = error or next((part.error for part in partitions if part.error is not None), None)
-        offsets = {(part.topic, part.partition): part.offset for part in partitions if part.offset >= 0}
-        self._owner.committed(offsets, None if failed is None else f"{failed.name()}: {failed.str()}")
 
     def _notice(self, message: Any) -> None:
         """Act on an event that is no record."""

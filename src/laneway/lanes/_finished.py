@@ -3,6 +3,7 @@
 The format, version 1: ``L1`` and a letter, then base64 without padding. ``c`` and nothing behind it: everything that
 was read is finished, and nothing was under way. ``r``: lengths of runs as varints, unfinished and finished by turns,
 beginning at the committed offset. ``b``: a bitmap from the committed offset on, lowest bit first, 1 for finished.
+``n`` and a number in digits: the group is new, and the topic had so many partitions when it began to read it.
 Whatever begins differently was not written by laneway and says nothing.
 """
 
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CLEAN", "MOST", "Finished", "decode_finished", "encode_finished"]
+__all__ = ["CLEAN", "MOST", "NEW", "Finished", "began_with", "decode_finished", "encode_finished"]
 
 CLEAN = "L1c"
 """Nothing was under way when this was committed, so nothing has to be looked for."""
+NEW = "L1n"
+"""Behind it stands how many partitions the topic had when the group began: one that comes later has no commit either."""
 MOST = 4_000
 """Characters; brokers take 4,096 by default."""
 _RUNS, _BITS = "L1r", "L1b"
@@ -98,6 +101,12 @@ def decode_finished(start: int, text: str | None) -> Finished | None:
         return None
     finished = Finished(ranges)
     return finished if finished.end - start - len(finished) <= _MOST_WAITING else None
+
+
+def began_with(text: str) -> int | None:
+    """How many partitions a topic had when its group began, if the text of a commit says so."""
+    number = text[len(NEW) :]
+    return int(number) if text.startswith(NEW) and number.isascii() and number.isdigit() and len(number) < 10 else None
 
 
 def _as_runs(start: int, end: int, unfinished: Sequence[int]) -> bytes:

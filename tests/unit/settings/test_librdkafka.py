@@ -10,7 +10,7 @@ from laneway.settings._properties import FORBIDDEN, MANAGED
 
 
 def test_the_newer_group_protocol_leaves_times_and_assignment_to_the_broker():
-    """librdkafka refuses them together; with the classic protocol the assignment can be chosen."""
+    """The client refuses them together; with the classic protocol the assignment can be chosen."""
     chosen = load(overrides={"clusters.main.consumer.group_protocol": "consumer", "clusters.main.brokers": "a:1"})
     newer = chosen.cluster().consumer_options()
     assert newer["group.protocol"] == "consumer"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
+from laneway.engines.direct._committer import Committer
 from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError
-from laneway.lanes import CLEAN, decode_finished
+from laneway.lanes import CLEAN, NEW, began_with, decode_finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from laneway.engines.direct._retries import Retries
     from laneway.engines.direct._station import Station
     from laneway.events import Event
-    from laneway.kafka import Committed, Membership, Place
+    from laneway.kafka import Admin, Committed, Membership, Place
 
 __all__ = ["Assignment"]
+
+T = TypeVar("T")
 
 _ANSWER = 5.0  # seconds to wait for the coordinator at a time
 _PATIENCE = 60.0  # seconds in all
@@ -37,6 +40,7 @@ class Assignment:
         retries: source to what reads its retry topics.
         offsets: what may be committed.
         recovery: looks for copies that a killed process has left.
+        admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
         start: topic to where a group begins that has committed nothing: ``earliest`` or ``latest``.
         skip_lost: go on when records were deleted before they were read.
         budget: seconds that giving partitions back may take.
@@ -51,6 +55,7 @@ class Assignment:
         retries: Mapping[str, Retries],
         offsets: Offsets,
         recovery: Recovery,
+        admin: Admin,
         start: Mapping[str, str],
         skip_lost: bool,
         budget: float,
@@ -61,16 +66,22 @@ class Assignment:
         self._retries = retries
         self._offsets = offsets
         self._recovery = recovery
+        self._admin = admin
         self._start = start
         self._skip_lost = skip_lost
         self._budget = budget
         self._tell = tell
         self._note = note
         self.membership: Membership
+        self.committer = Committer(self._commit)
         self._settled_topics: set[str] = set()
         """Topics that the group has begun to read before: their new partitions are read from the first record on."""
-        self.is_leaving = False
-        """Whether nothing is waited for any more when partitions are given back."""
+        self._sizes: dict[str, int] = {}
+        """Topic to how many partitions it had when the group began to read it, as long as the group is new."""
+        self._deleted: set[str] = set()
+        """Retry topics that were deleted, while what was read of them is being finished."""
+        self._missing: set[str] = set()
+        """Topics that are waited for, and said to be."""
         self._new: list[Place] = []
         self.is_holding = False
         """Whether partitions that come now are not to be read yet."""
@@ -85,22 +96,24 @@ class Assignment:
         """These partitions are ours from now on; gives where each is read from."""
         everything = self._with_retries(places)
         known = self._known(everything)
-        self._settled_topics.update(topic for topic, _ in known)
+        self._settle_topics(places)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
-        self._settled_topics.update(topic for topic, _ in places)
         for source in dict.fromkeys(topic for topic, _ in places):
             self._open(source, [part for topic, part in places if topic == source], starts, known)
         if self.is_holding:
             self.membership.paused.update(places)
         for topic in dict.fromkeys(topic for topic, _ in places):
             self._tell(PartitionsAssigned(topic, tuple(part for name, part in places if name == topic)))
+        if not self._missing.isdisjoint(topic for topic, _ in places):
+            self._missing.difference_update(topic for topic, _ in places)
+            self._note("")
         self.has_joined.set()
         return starts
 
     def revoked(self, places: list[Place]) -> None:
         """Finish what was begun of these partitions, commit it, and let go of them."""
         everything = self._with_retries(places)
-        deadline = time.monotonic() + (0.0 if self.is_leaving else self._budget)
+        deadline = time.monotonic() + self._budget
         for topic, partition in everything:
             for station in self._stations[topic]:
                 station.order(_releasing(station, partition))
@@ -115,23 +128,24 @@ class Assignment:
         self._let_go(places)
         self._tell_revoked(places, is_lost=True)
 
-    def committed(self, offsets: Mapping[Place, int], error: str | None) -> None:
-        """What became of a commit that was not waited for."""
-        if error is not None:
-            self._offsets.failed(offsets)
-            return
-        held: dict[Place, int] = {}
-        for place, offset in offsets.items():
-            # One that was sent before it may have failed, and then what was sent is forgotten: it is sent again.
-            with suppress(KeyError):
-                held |= self._offsets.acknowledged({place: offset})
-        self.tell_committed(held)
+    def hear_commits(self) -> None:
+        """Act on what became of commits."""
+        for offsets, error in self.committer.answers():
+            if error is not None:
+                self._offsets.failed(offsets)
+            else:
+                self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
 
     def out_of_range(self, place: Place) -> None:
         """The offset to be read is not in the log: records were deleted, or the topic was made anew."""
         if not self._offsets.has(place):
             return
-        (low, high), at = self.membership.bounds(place), self._offsets.position(place)
+        at = self._offsets.position(place)
+        try:
+            low, high = self._admin.bounds(*place)
+        except BrokerAbsentError:
+            self.membership.seek(place, at)  # whoever answers then says once more that it is gone
+            return
         topic, partition = place
         is_anew = high < at
         told = f"the log ends at {high}" if is_anew else f"the log begins at {low}"
@@ -142,18 +156,63 @@ class Assignment:
             )
         self._note(f"{topic}[{partition}] is read from offset {low} on, because {told}")
         if is_anew:
-            # What is known of the old log, and results that are still to come, say nothing about the new one.
             self._fence(place)
-            self._offsets.begin(place, low, None)
-            for station in self._stations[topic]:
-                station.order(_opening(station, partition))
-            self.membership.epoch += 1
+            self._read_anew(place, low)
         else:
             self.gone += low - at
         self.membership.seek(place, low)
 
+    def begin_anew(self, source: str) -> None:
+        """Let the retry topics of a source that were deleted and made anew be read from their starts.
+
+        Raises:
+            DataLossError: what waited in them is lost, and that is not to be passed over.
+        """
+        retries = self._retries[source]
+        for topic, waited in retries.renewed.copy().items():
+            places = [place for place in self._offsets.places if place[0] == topic]
+            if topic not in self._deleted and not self._is_deleted(places):
+                retries.go_on(topic)
+                continue
+            self._deleted.add(topic)
+            is_busy = any(
+                station.intake.records or any(station.desk.ledger.count(partition) for _, partition in places)
+                for station in self._stations[topic]
+            )
+            if self._skip_lost and is_busy:
+                continue  # what was read of the old one is finished first: it is nowhere else
+            for place in places:
+                self._read_anew(place, 0)
+            told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
+            text = f"the retry topic {topic} was deleted while it was in use: {told}"
+            if not self._skip_lost:
+                raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
+            self.gone += waited
+            self._note(text)
+            self._deleted.discard(topic)
+            retries.own(dict.fromkeys(places, 0), self.membership.epoch, {})
+
+    def _is_deleted(self, places: list[Place]) -> bool:
+        """Whether a topic was really deleted: what was committed of it is gone then, too.
+
+        A broker that has only just come back may say that a topic is not there, or shorter than it is.
+        """
+        known = _answered(lambda: self.membership.known(places, _ANSWER))
+        return any(place not in known for place in places)
+
+    def _read_anew(self, place: Place, start: int) -> None:
+        """What is known of the old log, and results that are still to come, say nothing about the new one."""
+        topic, partition = place
+        for station in self._stations[topic]:
+            station.desk.fence(partition, self.membership.epoch)
+            station.order(_opening(station, partition))
+        self._offsets.begin(place, start, None)
+        self.membership.finished.pop(place, None)
+        self.membership.epoch += 1
+
     def troubled(self, place: Place, error: str) -> None:
         """A partition cannot be read for now."""
+        self._missing.add(place[0])
         self._note(f"waiting for topic {place[0]}: {error}")
 
     def tell_committed(self, offsets: Mapping[Place, int]) -> None:
@@ -162,19 +221,28 @@ class Assignment:
             found = tuple((part, at) for (name, part), at in offsets.items() if name == topic)
             self._tell(OffsetsCommitted(topic, found))
 
-    def commit_now(self, offsets: Mapping[Place, Committed], deadline: float) -> None:
-        """Commit and see it done; a coordinator that is away is waited for, but not for ever."""
+    def commit_now(self, offsets: Mapping[Place, Committed], deadline: float) -> bool:
+        """Commit and see it done; a coordinator that is away is waited for, but not for ever: then it is False."""
         while offsets:
             try:
-                self.membership.commit(offsets, wait=True)
+                self.membership.commit(offsets)
             except BrokerAbsentError:
                 if time.monotonic() > deadline:
-                    return
+                    return False
                 time.sleep(0.05)
             else:
                 self._offsets.sent(offsets)
                 self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
-                return
+                break
+        return True
+
+    def _commit(self, offsets: Mapping[Place, Committed]) -> None:
+        self.membership.commit(offsets)
+
+    def await_commits(self, deadline: float) -> None:
+        """See the end of the commit that is under way, if there is one, before another is made."""
+        self.committer.wait(deadline - time.monotonic())
+        self.hear_commits()
 
     def _with_retries(self, places: Iterable[Place]) -> list[Place]:
         found: list[Place] = []
@@ -184,34 +252,36 @@ class Assignment:
         return found
 
     def _known(self, places: list[Place]) -> dict[Place, Committed]:
-        """What was committed; without it nothing can begin, so it is asked for again and again."""
-        deadline = time.monotonic() + _PATIENCE
-        while places:
-            try:
-                return self.membership.known(places, _ANSWER)
-            except BrokerAbsentError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        return {}
+        """What was committed."""
+        return _answered(lambda: self.membership.known(places, _ANSWER)) if places else {}
+
+    def _settle_topics(self, places: list[Place]) -> None:
+        """Take note of topics that the group has read of before: a partition that it does not know is new then."""
+        for topic in {topic for topic, _ in places if self._start.get(topic) == "latest"} - self._settled_topics:
+            # The new ones may be all that we have: what others have counts too.
+            everywhere = _answered(partial(self._admin.partitions, topic))
+            found = self._known([(topic, partition) for partition in everywhere])
+            sizes = [began_with(text) for _, text in found.values()]
+            if None in sizes:
+                self._settled_topics.add(topic)
+            else:
+                # Nobody has read of it yet, or those that began together with us have only just said so.
+                self._sizes.setdefault(topic, max([size for size in sizes if size], default=len(everywhere)))
 
     def _begin(self, place: Place, known: Committed | None) -> int:
         """Where to read from."""
         if known is not None:
             return known[0]
         # A partition that came later is read from its first record on, or those written before we saw it were lost.
-        is_late = self._start.get(place[0]) == "latest" and place[0] not in self._settled_topics
-        return self._bounds(place)[1 if is_late else 0]
+        return self._bounds(place)[1 if self._is_first(place) else 0]
+
+    def _is_first(self, place: Place) -> bool:
+        """Whether a partition was there when the group began, and is to be read from its end on."""
+        topic, partition = place
+        return topic not in self._settled_topics and partition < self._sizes.get(topic, 0)
 
     def _bounds(self, place: Place) -> tuple[int, int]:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return self.membership.bounds(place)
-            except BrokerAbsentError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+        return _answered(lambda: self._admin.bounds(*place))
 
     def _open(
         self, source: str, partitions: list[int], starts: Mapping[Place, int], known: Mapping[Place, Committed]
@@ -221,7 +291,8 @@ class Assignment:
             places = self._with_retries([(source, partition)])
             for place in places:
                 found = known.get(place)
-                self._offsets.begin(place, starts[place], found)
+                word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else ""
+                self._offsets.begin(place, starts[place], found, word)
                 finished = None if found is None else decode_finished(*found)
                 # One that tells of more than there is speaks of another log; what is written next would be passed over.
                 if finished is not None and finished.end <= self._bounds(place)[1]:
@@ -263,6 +334,7 @@ class Assignment:
         )
 
     def _commit_last(self, places: list[Place], deadline: float) -> None:
+        self.await_commits(max(deadline, time.monotonic() + 1.0))
         due = self._offsets.due(self.membership.finished, last_of=places)
         self.commit_now(due, max(deadline, time.monotonic() + 1.0))
 
@@ -286,6 +358,18 @@ class Assignment:
         for topic in dict.fromkeys(topic for topic, _ in places):
             partitions = tuple(part for name, part in places if name == topic)
             self._tell(PartitionsRevoked(topic, partitions, is_lost))
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """What a broker answers; without it nothing can begin, so it is asked for again and again."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return ask()
+        except BrokerAbsentError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _opening(station: Station, partition: int) -> Callable[[], None]:

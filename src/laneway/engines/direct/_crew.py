@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from laneway.engines._topics import feeds_of
@@ -13,7 +14,7 @@ from laneway.engines.direct._recovery import Recovery
 from laneway.engines.direct._retries import Retries
 from laneway.engines.direct._station import Station
 from laneway.instrumentation import Tally
-from laneway.kafka import Admin, KafkaSender, Membership
+from laneway.kafka import Admin, BrokerAbsentError, KafkaSender, Membership
 from laneway.pipeline import Backlog, BreakerState
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Crew"]
 
+_ASK = 1.0  # seconds between questions for what others of the group have committed
 _BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
 
 
@@ -63,6 +65,7 @@ class Crew:
         self.admin = Admin(cluster.client_options())
         self.sources = list(dict.fromkeys(route.topic.name for route in routes))
         self._app = app
+        self._asked = 0.0
         partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
         self._sender = KafkaSender(cluster.producer_options())
         stations: dict[str, list[Station]] = {}
@@ -104,6 +107,7 @@ class Crew:
             retries=retries,
             offsets=offsets,
             recovery=recovery,
+            admin=self.admin,
             start=_starts(routes, settings),
             skip_lost=skip_lost,
             budget=min(limit, settings.drain.total_seconds()),
@@ -133,8 +137,8 @@ class Crew:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no call runs and none can begin now."""
-        return all(station.is_quiet for station in self.stations)
+        """Whether nothing is read, no call runs and none can begin now."""
+        return self.member.is_holding and all(station.is_quiet for station in self.stations)
 
     def start(self) -> None:
         """Begin."""
@@ -148,13 +152,14 @@ class Crew:
         for station in self.stations:
             station.finish()
 
-    def end(self, timeout: float) -> None:
-        """Commit what is finished and leave, whatever still runs."""
+    def end(self, timeout: float) -> bool:
+        """Commit what is finished and leave, whatever still runs; False when that was not possible in time."""
         for station in self.stations:
             if not station.is_over:
                 station.abandon()
-        self.member.leave(timeout)
+        is_left = self.member.leave(timeout)
         self._sender.flush(1.0)
+        return is_left
 
     def ends(self) -> dict[Place, int]:
         """Up to where everything there is now reaches: the ends of the sources, and what is due of their retries.
@@ -174,6 +179,21 @@ class Crew:
         for station in self.stations:
             total.add(station.news())
         return total
+
+    def is_past(self, ends: Mapping[Place, int]) -> bool:
+        """Whether everything before these ends is finished, by us or by others of the group."""
+        if not self.member.is_past(ends):
+            return False
+        ours = self.member.places
+        others = {place: end for place, end in ends.items() if end and place not in ours}
+        if others and time.monotonic() - self._asked < _ASK:
+            return False
+        self._asked = time.monotonic()
+        try:
+            found = {topic: self.admin.lag(self._app, topic) for topic in {topic for topic, _ in others}}
+        except BrokerAbsentError:
+            return False
+        return all((found[topic].get(part, (None, 0))[0] or 0) >= end for (topic, part), end in others.items())
 
     def raise_if_failed(self) -> None:
         """Raise what ended something that should run."""

@@ -207,6 +207,16 @@ class OwnedDesk(Desk):
                 del result.failures[index]
                 result.done[index] += 1
 
+    def _fail(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], error: Exception) -> None:
+        if self._is_void(record):  # acknowledged by hand, and late
+            self.scheduler.settle(queue, done + 1)
+        else:
+            super()._fail(queue, done, record, error)
+
+    def _give_up(self, record: Record[Any], error: Exception) -> None:
+        if not self._is_void(record):
+            super()._give_up(record, error)
+
     def _finish(self, records: Sequence[Record[Any]]) -> None:
         if self.route.kind == "columnar":
             # Rows have lost their epoch on the way through a table; the ledger knows those whose copies are awaited.

@@ -101,7 +101,7 @@ class DirectEngine:
     def stop(self) -> None:
         """Ask to stop. The first time what was begun is finished and committed; the second time it is not.
 
-        Any thread may call it; a signal handler too.
+        Any thread may call it.
         """
         self._stops += 1
         self._wake.set()
@@ -132,6 +132,10 @@ class DirectEngine:
         """What stands still for at least so long, and what it waits for; the longest first. Any thread may call it."""
         return self._watch.why(as_duration(after).total_seconds())
 
+    def _signalled(self) -> None:
+        """As `stop`, by a signal: it may have come while this very thread held the event's lock, so only a count."""
+        self._stops += 1
+
     def pause(self) -> None:
         """Read nothing until `resume`; what was read is finished. The process stays in its group."""
         self._set_paused(on=True)
@@ -151,7 +155,7 @@ class DirectEngine:
         report = RunReport(app.name)
         with ExitStack() as stack:
             stack.callback(self._ended)
-            stack.enter_context(stop_signals(self.stop))
+            stack.enter_context(stop_signals(self._signalled))
             self.life.enter(State.INITIALISING)
             given.engine = weakref.ref(self)
             stack.callback(setattr, given, "engine", None)
@@ -215,7 +219,7 @@ class DirectEngine:
         with ExitStack() as stack:
             stack.enter_context(only_run(app.name))
             stack.callback(self._ended)
-            stack.enter_context(stop_signals(self.stop))
+            stack.enter_context(stop_signals(self._signalled))
             self.life.enter(State.INITIALISING)
             plans = until_ready(
                 lambda: error_plans(app, settings, topic=topic, is_stopping=self._is_stopping),
@@ -283,7 +287,7 @@ class DirectEngine:
         while not (self._stops or self._is_deaf):
             self._hold.apply()
             self._look(report)
-            if ends is not None and all(crew.member.is_past(ends[number]) for number, crew in enumerate(self._crews)):
+            if ends is not None and all(crew.is_past(ends[number]) for number, crew in enumerate(self._crews)):
                 break
             self._wake.wait(_LOOK)
         self.life.enter(State.STOPPING, "finishing what was begun")

@@ -67,7 +67,7 @@ class ErrorRun:
         )
         crew.start()
         try:
-            while not crew.member.is_past(limits) and not is_interrupted():
+            while not crew.is_past(limits) and not is_interrupted():
                 self._look(crew, plan)
                 time.sleep(_LOOK)
             crew.stop()

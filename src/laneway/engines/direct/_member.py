@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from laneway.kafka import BrokerAbsentError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -73,7 +71,7 @@ class Member:
         self._retries = retries
         self._held: set[str] = set()
         """Topics that are paused because their stations are full."""
-        self._is_paused = self._is_stopping = self._is_over = False
+        self._is_paused = self._is_stopping = self._is_over = self._is_committed = False
         self._full_since: float | None = None
         self._count = self._read = 0
         self._tended = self._committed = time.monotonic()
@@ -102,6 +100,11 @@ class Member:
         return ""
 
     @property
+    def places(self) -> set[Place]:
+        """The partitions that are ours, of retry topics too."""
+        return set(self._offsets.places)
+
+    @property
     def is_over(self) -> bool:
         """Whether it has left the group."""
         return not self._thread.is_alive()
@@ -122,6 +125,11 @@ class Member:
         passed = self._membership.passed + sum(found.passed for found in self._retries.values())
         return max(0, self._offsets.spanned - self._read - passed)
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether nothing is read any more, and what was read is in the intakes. Any thread may ask."""
+        return self._held.issuperset(self._live)
+
     def start(self) -> None:
         """Join the group."""
         for found in self._retries.values():
@@ -141,12 +149,13 @@ class Member:
             found.end()
 
     def leave(self, timeout: float) -> bool:
-        """Commit, leave the group and end; False when it was not in time."""
+        """Commit, leave the group and end; False when it was not in time, or could not be committed."""
         self._assignment.is_leaving = True  # what could be finished is finished
         self._is_stopping = self._is_over = True
-        if self._thread.ident is not None:  # else it was told to end before it began
-            self._thread.join(timeout)
-        return not self._thread.is_alive()
+        if self._thread.ident is None:
+            return True  # it was told to end before it began
+        self._thread.join(timeout)
+        return self._is_committed and not self._thread.is_alive()
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything of ours before these ends is finished. Any thread may ask."""
@@ -181,6 +190,7 @@ class Member:
             finally:
                 self._assignment.is_leaving = True
                 self._membership.close()
+                self._assignment.committer.end()
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self.error = error
         finally:
@@ -230,9 +240,13 @@ class Member:
             self._assignment.own_retries(*place)
             if place[0] in self._live and place[0] not in self._held:
                 self._membership.resume([place])
+        for source, retries in self._retries.items():
+            if retries.renewed:
+                self._assignment.begin_anew(source)
         if not (self._is_paused or self._is_stopping):
             self._let_go_on()
             self._keep_in_bounds()
+        self._assignment.hear_commits()
         if now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT:
             self._commit(now)
 
@@ -303,16 +317,13 @@ class Member:
         return [record for record in records if record.offset < limits.get((topic, record.partition), 0)]
 
     def _commit(self, now: float) -> None:
-        self._committed, self._count = now, 0
         due = self._offsets.due(self._membership.finished)
-        if not due:
-            return
-        try:
-            self._membership.commit(due, wait=False)
-        except BrokerAbsentError:
-            return  # the next one says the same and more
+        if due and not self._assignment.committer.offer(due):
+            return  # the last one is still under way; a later one says the same and more
+        self._committed, self._count = now, 0
         self._offsets.sent(due)
 
     def _commit_last(self) -> None:
+        self._assignment.await_commits(time.monotonic() + _LAST_COMMIT)
         due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
-        self._assignment.commit_now(due, time.monotonic() + _LAST_COMMIT)
+        self._is_committed = self._assignment.commit_now(due, time.monotonic() + _LAST_COMMIT)

@@ -33,6 +33,7 @@ class Offsets:
         self._stations = stations
         self._spanned = 0
         self._starts: dict[Place, int] = {}
+        self._words: dict[Place, str] = {}
         self._committed: dict[Place, Committed] = {}
         self._sent: dict[Place, Committed] = {}
         self.delivered: dict[Place, int] = {}
@@ -52,9 +53,10 @@ class Offsets:
         """The partitions that are ours."""
         return tuple(self._starts)
 
-    def begin(self, place: Place, start: int, known: Committed | None) -> None:
-        """A partition is ours, and is read from an offset on."""
+    def begin(self, place: Place, start: int, known: Committed | None, word: str = "") -> None:
+        """A partition is ours, and is read from an offset on; commits that have nothing to tell say *word*."""
         self._starts[place] = self.delivered[place] = start
+        self._words[place] = word
         self.reached.pop(place, None)
         if known is not None:
             self._committed[place] = self._sent[place] = known
@@ -63,7 +65,7 @@ class Offsets:
         """A partition is ours no longer."""
         if place in self._starts:
             self._spanned += self.position(place) - self._starts[place]
-        for kept in (self._starts, self._committed, self._sent, self.delivered, self.reached):
+        for kept in (self._starts, self._words, self._committed, self._sent, self.delivered, self.reached):
             kept.pop(place, None)
         self.full.discard(place)
 
@@ -113,7 +115,7 @@ class Offsets:
                 self.full.add(place)
             else:
                 self.full.discard(place)
-            said = (offset, text or (CLEAN if last and not unfinished else ""))
+            said = (offset, text or (CLEAN if last and not unfinished else self._words[place]))
             if said != self._sent.get(place):
                 changed[place] = said
         return changed
@@ -125,7 +127,7 @@ class Offsets:
         """
         ours = [place for place in places if place in self._starts]
         known = {place: self._committed.get(place, (self._starts[place], CLEAN)) for place in ours}
-        return {place: (offset, "") for place, (offset, text) in known.items() if text == CLEAN}
+        return {place: (offset, self._words[place]) for place, (offset, text) in known.items() if text == CLEAN}
 
     def sent(self, offsets: Mapping[Place, Committed]) -> None:
         """These are on their way to the broker."""

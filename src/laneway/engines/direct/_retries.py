@@ -69,6 +69,8 @@ class Retries:
         self._next: dict[Place, int] = {}
         self._finished: dict[Place, Finished] = {}
         self._epoch = 0
+        self.renewed: dict[str, int] = {}
+        """Topics that seem to be made anew, to how many records waited in them. Not read until `own` or `go_on`."""
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self.is_paused = False
@@ -88,9 +90,17 @@ class Retries:
     def own(self, starts: Mapping[Place, int], epoch: int, finished: Mapping[Place, Finished]) -> None:
         """These partitions of retry topics are ours, and are read from an offset on; what is finished is left out."""
         with self._lock:
+            for place in starts:
+                self.renewed.pop(place[0], None)
+                self._finished.pop(place, None)
             self._next |= starts
             self._finished |= finished
             self._epoch = epoch
+
+    def go_on(self, topic: str) -> None:
+        """A topic was not made anew after all."""
+        with self._lock:
+            self.renewed.pop(topic, None)
 
     def disown(self, partition: int, epoch: int) -> None:
         """A partition is ours no longer."""
@@ -125,6 +135,7 @@ class Retries:
                         self._plan()
                         wait = self._read()
                     except BrokerAbsentError:
+                        self._feeds.forget()  # a topic may have been deleted: the next look makes it anew
                         wait = 1.0
                 self._is_over.wait(wait)
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
@@ -140,9 +151,9 @@ class Retries:
         if not begin:
             return
         due = self._feeds.ends(begin)
-        self._feeds.renewed.clear()
+        self._notice_renewed(begin)
         for topic in self.topics:
-            if topic in self._open:
+            if topic in self._open or topic in self.renewed:
                 continue
             ranges = [
                 Range(topic, partition, at, due[topic, partition])
@@ -154,6 +165,17 @@ class Retries:
                     self._readers[topic] = RangeReader(self._options, skip_lost=self._skip_lost)
                 self._readers[topic].open(ranges)
                 self._open[topic] = (epoch, {part.partition: part.end for part in ranges})
+
+    def _notice_renewed(self, begin: Mapping[Place, int]) -> None:
+        """Stop to read topics that were made anew, if we had read any of the old ones or something waited there."""
+        while self._feeds.renewed:
+            topic, seen = self._feeds.renewed.popitem()
+            waited = sum(max(0, end - begin[place]) for place, end in seen.items() if place in begin)
+            if waited or any(at for (name, _), at in begin.items() if name == topic):
+                if self._open.pop(topic, None) is not None:
+                    self._readers[topic].close()
+                with self._lock:
+                    self.renewed[topic] = self.renewed.get(topic, 0) + waited
 
     def _read(self) -> float:
         """Read some of what is open; gives the seconds to wait before the next look."""

@@ -77,10 +77,14 @@ class SparkEngine:
     def stop(self) -> None:
         """Ask to stop. The first time the running batch is finished and committed; the second time it is not.
 
-        Any thread may call it; a signal handler too.
+        Any thread may call it.
         """
         self._stops += 1
         self._wake.set()
+
+    def _signalled(self) -> None:
+        """As `stop`, by a signal: it may have come while this very thread held the event's lock, so only a count."""
+        self._stops += 1
 
     def pause(self) -> None:
         """Start no further batch until `resume`; the one that runs is finished. Any thread may call it."""
@@ -177,7 +181,7 @@ class SparkEngine:
     def _begun(self, stack: ExitStack) -> Path:
         """Take over signals and a folder until the end."""
         stack.callback(self.life.enter, State.STOPPED)
-        stack.enter_context(stop_signals(self.stop))
+        stack.enter_context(stop_signals(self._signalled))
         control = Path(stack.enter_context(_scratch()))
         self.life.enter(State.INITIALISING)
         return control
@@ -252,7 +256,7 @@ class SparkEngine:
         if is_ours:
             stack.callback(_stop_session, spark, spill)
             # Spark has put its own handler of Ctrl-C in, which cancels jobs; ours finishes them.
-            listen(self.stop)
+            listen(self._signalled)
         for stream, query in zip(streams, self._queries, strict=True):
             place = f"{checkpoint}/{Path(stream.control).name}"
             query.start(spark, checkpoint=place, trigger=spark_settings.trigger, once=once)

@@ -1,0 +1,241 @@
+"""What Kafka alone tells of a group that does not get on: who is in it, what is unfinished, what waits where."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from laneway._health import key_words, lasting
+from laneway.kafka import BrokerAbsentError, Membership, Range, RangeReader
+from laneway.kafka._describe import GroupAdmin
+from laneway.lanes import decode_finished
+from laneway.parked import ErrorLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laneway._record import Record
+    from laneway.kafka import Place
+    from laneway.kafka._describe import Group
+    from laneway.parked import ErrorTopic
+    from laneway.settings import ClusterSettings
+
+__all__ = ["Finding", "GroupLook", "Stand", "Subject", "topics_of_group"]
+
+_PATIENCE = 10.0  # seconds for a group's coordinator to be ready
+_READ = 3.0  # seconds to read one record
+_SHOWN = 5  # partitions of a topic that are told of one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence, and what it is about."""
+
+    code: str
+    words: str
+    topic: str = ""
+    partition: int | None = None
+    offset: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be looked at, on one cluster."""
+
+    group: str
+    cluster: ClusterSettings
+    sources: tuple[str, ...]
+    retries: dict[str, float | None] = field(default_factory=dict)
+    """Retry topics, and the seconds that their records wait, if that is known."""
+    errors: tuple[ErrorTopic, ...] = ()
+    joins: bool = True
+    """Whether the engine of the app joins the group; Spark's does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How far a group is in one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    committed: int | None = None
+    metadata: str = ""
+
+    @property
+    def offset(self) -> int:
+        """The first that is not finished."""
+        return self.start if self.committed is None else max(self.start, self.committed)
+
+    @property
+    def finished(self) -> int:
+        """How many past that are finished, as the group's members say."""
+        found = None if self.committed is None else decode_finished(self.committed, self.metadata)
+        return 0 if found is None else len(found)
+
+    @property
+    def lag(self) -> int:
+        """How many are not finished."""
+        return max(0, self.end - self.offset - self.finished)
+
+    def words(self, record: Record[Any] | None, now: float) -> str:
+        """What is unfinished here, and for how long it may have been."""
+        where = f"partition {self.partition} of {self.topic}"
+        if record is None:
+            at = f"offset {self.offset:,}"
+        else:
+            age = lasting(max(0.0, now - record.timestamp / 1000))
+            at = f"offset {record.offset:,} (key {key_words(record.key)}, written {age} ago)"
+        if self.finished:
+            more = f", and {self.lag - 1:,} more are not" if self.lag > 1 else ""
+            return f"{where}: {at} is unfinished while {self.finished:,} later ones are finished{more}"
+        told = "" if self.committed is not None else "; the group has committed nothing of it yet"
+        rest = f", and {self.lag - 1:,} more after it" if self.lag > 1 else ""
+        return f"{where}: {at} is not finished{rest}{told}"
+
+
+class GroupLook:
+    """Looks once at a group's topics. Nothing is joined, committed or created.
+
+    Args:
+        subject: what to look at.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._admin = GroupAdmin(subject.cluster.client_options())
+        self._reader: RangeReader | None = None
+        self.group: Group = self._admin.group(subject.group, _PATIENCE)
+        self.stands: list[Stand] = []
+
+    def findings(self) -> Iterator[Finding]:
+        """What there is to say, the most general first."""
+        topics = self._admin.topics()
+        yield from self._members()
+        for topic in self._subject.sources:
+            if not topics.get(topic):
+                yield Finding("topic-missing", f"there is no topic {topic}", topic)
+        names = [topic for topic in (*self._subject.sources, *self._subject.retries) if topics.get(topic)]
+        self.stands = self._stood([(topic, number) for topic in names for number in range(topics[topic])])
+        for topic in names:
+            stands = [stand for stand in self.stands if stand.topic == topic]
+            if topic in self._subject.retries:
+                yield from self._retries(topic, stands)
+            else:
+                yield from self._source(topic, stands)
+        for error in self._subject.errors:
+            yield from _parked(error)
+        if self._reader is not None:
+            self._reader.end()
+
+    def _members(self) -> Iterator[Finding]:
+        group, members = self.group, self.group.members
+        if not members:
+            more = "" if self._subject.joins else ", or on Spark, where it does not join it"
+            yield Finding("nobody", f"nobody is in the group {group.name}: the app does not run{more}")
+        elif group.is_moving:
+            yield Finding("rebalancing", f"the {len(members)} members of the group share their partitions out anew")
+        for member in members:
+            count = len(member.places)
+            what = f"reads {count} partition{'' if count == 1 else 's'}" if count else "reads nothing"
+            yield Finding("member", f"{member.client} at {member.host} {what}")
+
+    def _source(self, topic: str, stands: Sequence[Stand]) -> Iterator[Finding]:
+        late = sorted((stand for stand in stands if stand.lag), key=lambda stand: -stand.lag)
+        if not late:
+            yield Finding("idle", f"{topic}: everything is finished ({len(stands)} partitions)", topic)
+            return
+        total = sum(stand.lag for stand in late)
+        yield Finding("lag", f"{topic}: {total:,} records are not finished, in {len(late)} partitions", topic)
+        read = {place for member in self.group.members for place in member.places}
+        # Those with something finished past a hole first: there a single record holds the offset back.
+        for stand in sorted(late, key=lambda stand: (not stand.finished, -stand.lag))[:_SHOWN]:
+            words = stand.words(self._first(stand), time.time())
+            if self.group.members and not self.group.is_moving and (topic, stand.partition) not in read:
+                words += "; nobody reads this partition"
+            code = "hole" if stand.finished else "behind"
+            yield Finding(code, words, topic, stand.partition, stand.offset)
+        if len(late) > _SHOWN:
+            yield Finding("lag", f"{topic}: and {len(late) - _SHOWN} more partitions", topic)
+
+    def _retries(self, topic: str, stands: Sequence[Stand]) -> Iterator[Finding]:
+        late = [stand for stand in stands if stand.lag]
+        if not late:
+            return
+        total, delay = sum(stand.lag for stand in late), self._subject.retries[topic]
+        words = f"retry topic {topic} holds {total:,} record{'' if total == 1 else 's'}"
+        oldest = [record for record in map(self._first, late[:_SHOWN]) if record is not None]
+        if oldest:
+            age = time.time() - min(record.timestamp for record in oldest) / 1000
+            if delay is None:
+                words += f", the oldest there for {lasting(age)}"
+            elif age < delay:
+                words += f", the oldest due in {lasting(delay - age)}"
+            else:
+                words += f", the oldest due for {lasting(age - delay)}"
+        yield Finding("retry-topic", words, topic)
+
+    def _stood(self, places: list[Place]) -> list[Stand]:
+        if not places:
+            return []
+        known, topics = self._known(places), dict.fromkeys(topic for topic, _ in places)
+        ends = self._admin.ends_of(places)
+        starts: dict[Place, int] = {}
+        for topic in topics:
+            numbers = [number for name, number in places if name == topic]
+            starts |= {(topic, number): at for number, at in self._admin.starts(topic, numbers).items()}
+        return [Stand(*place, starts[place], ends[place], *known.get(place, (None, ""))) for place in places]
+
+    def _known(self, places: list[Place]) -> dict[Place, tuple[int, str]]:
+        """What the group has committed, with what its members wrote beside it."""
+        # It never subscribes, so it never joins, and nobody is told of anything.
+        membership = Membership(self._subject.cluster.client_options(), self._subject.group, cast("Any", None))
+        deadline = time.monotonic() + _PATIENCE
+        try:
+            while True:
+                try:
+                    return membership.known(places, 5.0)
+                except BrokerAbsentError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.2)
+        finally:
+            membership.close()
+
+    def _first(self, stand: Stand) -> Record[Any] | None:
+        """The first unfinished record, if it can be read soon."""
+        if self._reader is None:
+            self._reader = RangeReader(self._subject.cluster.consumer_options(), skip_lost=True)
+        reader, deadline = self._reader, time.monotonic() + _READ
+        reader.open([Range(stand.topic, stand.partition, stand.offset, stand.end)])
+        try:
+            while not reader.is_exhausted and time.monotonic() < deadline:
+                records = reader.fetch(1, 0.2)
+                if records:
+                    return records[0]
+        finally:
+            reader.close()
+        return None
+
+
+def topics_of_group(group: str, cluster: ClusterSettings) -> tuple[list[str], list[str]]:
+    """All topics there are, and those that a group has committed offsets of or reads."""
+    look = GroupLook(Subject(group, cluster, ()))
+    counts = look._admin.topics()  # noqa: SLF001 - its own
+    known = look._known([(topic, number) for topic, count in counts.items() for number in range(count)])  # noqa: SLF001
+    read = [topic for member in look.group.members for topic, _ in member.places]
+    return sorted(counts), sorted({topic for topic, _ in known} | set(read))
+
+
+def _parked(topic: ErrorTopic) -> Iterator[Finding]:
+    with ErrorLog(topic) as log:
+        count = sum(extent.end - extent.open for extent in log.extents().values())
+    if count:
+        words = f"error topic {topic.name} has {count:,} parked record{'' if count == 1 else 's'}"
+        yield Finding("parked", words, topic.name)

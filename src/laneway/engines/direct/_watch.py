@@ -1,0 +1,266 @@
+"""Watch: looks once a second at what could hold an app up, and says how it is doing."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from laneway._health import Health, Level, Reason, Stall, lasting, moment
+from laneway._life import State
+from laneway.engines.direct._outlook import Outlook
+from laneway.engines.direct._progress import Progress
+from laneway.engines.direct._stalls import Heard, breaker_words
+from laneway.events import PartitionsAssigned, PartitionsRevoked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laneway._life import Life
+    from laneway._status import StatusFile
+    from laneway.engines.direct._check import Check
+    from laneway.engines.direct._crew import Crew
+    from laneway.engines.direct._station import Station
+    from laneway.events import Event
+
+__all__ = ["Watch"]
+
+_EVERY = 1.0  # seconds between looks
+_ASK = 2.0  # seconds between questions to the brokers
+_NOTED = 12.0  # seconds that a notice stays in the state: one of something that lasts is repeated after ten
+_SHOWN = 10  # stalled partitions that are reasons of their own
+_AT_WORK = (State.CONSUMING, State.PAUSING, State.PAUSED, State.STOPPING)
+_WORDS = {
+    State.STARTING: "it is starting",
+    State.STOPPING: "it is stopping",
+    State.STOPPED: "nothing runs",
+    State.CLOSING: "it is leaving its group",
+    State.CLOSED: "it is closed",
+}
+
+
+class Watch:
+    """Knows how an engine is doing. Any thread may ask, at any time; nothing here is on the way of a record.
+
+    A thread of its own looks at the lowest unfinished offset of each partition, another asks the brokers. What is
+    computed is only about partitions that are ours at that moment.
+
+    Args:
+        life: the engine's state.
+        stalled_after: for how long a partition may stand still.
+        minimum_brokers: how many brokers there should be.
+    """
+
+    def __init__(self, life: Life, *, stalled_after: timedelta, minimum_brokers: int) -> None:
+        self._life = life
+        self._stalled_after = stalled_after.total_seconds()
+        self._minimum = minimum_brokers
+        self._noted = ("", 0.0)
+        self._crews: Sequence[tuple[Crew, Outlook, Progress]] = ()
+        self._check: Check | None = None
+        self._status: StatusFile | None = None
+        self._heard = Heard()
+        self._since: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._has_complained = False
+
+    def begin(self, status: StatusFile | None) -> None:
+        """Watch from now on, and say in a file what is seen."""
+        self._is_over, self._status = threading.Event(), status
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(work, every, self._is_over), name=name, daemon=True)
+            for work, every, name in (
+                (self._look, _EVERY, "laneway-watch"),
+                (self._ask, _ASK, "laneway-outlook"),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def attend(self, crews: Sequence[Crew], check: Check | None) -> None:
+        """Watch these too."""
+        outlooks = [(crew, Outlook(crew, self._minimum)) for crew in crews]
+        with self._lock:
+            self._check = check
+            self._crews = [
+                (crew, outlook, Progress(crew, outlook, self._heard, lambda: self._is_paused))
+                for crew, outlook in outlooks
+            ]
+
+    def end(self) -> None:
+        """Watch nothing more."""
+        self._is_over.set()
+        with self._lock:
+            self._crews, self._check = (), None
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(1)  # one that waits for brokers is left to itself
+        if self._status is not None:
+            self._status.remove()
+
+    def hear(self, event: Event) -> None:
+        """Learn from an event. Any thread may call it."""
+        self._heard.hear(event)
+        if isinstance(event, (PartitionsRevoked, PartitionsAssigned)):
+            for _, _, progress in self._crews:
+                progress.forget(set(event.partitions))
+
+    def note(self, words: str) -> None:
+        """Say in the state what is unusual, until it has not been said again for a while. Any thread may call it."""
+        self._noted = (words, time.monotonic())
+        self._life.note(words)
+
+    def health(self) -> Health:
+        """How it is doing now."""
+        with self._lock:
+            now, used = time.monotonic(), set[tuple[str, str]]()
+            reasons = []
+            for level, code, subject, words, age in self._found(now):
+                known = now - self._since.setdefault((code, subject), now)
+                used.add((code, subject))
+                reasons.append(Reason(level, code, words, moment(known if age is None else age)))
+            self._since = {name: since for name, since in self._since.items() if name in used}
+        return Health.of(reasons)
+
+    def why(self, after: float) -> list[Stall]:
+        """What stands still for so many seconds, and why; the longest first."""
+        with self._lock:
+            found = [stall for _, _, progress in self._crews for stall in progress.stalls(after)]
+        return sorted(found, key=lambda stall: (-stall.age, stall.topic, stall.partition))
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._life.state in (State.PAUSING, State.PAUSED)
+
+    def _found(self, now: float) -> Iterator[_Found]:
+        state, detail = self._life.state, self._life.detail
+        if state is State.INITIALISING and detail:
+            code = "topic-missing" if detail.startswith("waiting for topic") else "brokers-unreachable"
+            yield (Level.CRITICAL, code, "", detail, None)
+        elif state is State.INITIALISING or state in _WORDS:
+            yield (Level.OK, state.value, "", _WORDS.get(state, "it looks for brokers and topics"), None)
+        trouble = None if self._check is None else self._check.trouble
+        if trouble is not None:
+            yield (Level.WARNING, "check", "", f"nothing is read, because {trouble}", None)
+        elif self._is_paused:
+            yield (Level.OK, "paused", "", f"it was paused{f': {detail}' if detail else ''}", None)
+        if state in _AT_WORK:
+            for crew, outlook, progress in self._crews:
+                yield from self._found_at(crew, outlook, progress, now)
+
+    def _found_at(self, crew: Crew, outlook: Outlook, progress: Progress, now: float) -> Iterator[_Found]:
+        where = ",".join(crew.cluster.brokers)
+        if outlook.trouble.code:
+            yield (Level.CRITICAL, outlook.trouble.code, where, outlook.trouble.words, now - outlook.since)
+        if outlook.is_short:
+            words = f"there are {outlook.brokers} brokers at {where}, and there should be {self._minimum}"
+            yield (Level.WARNING, "few-brokers", where, words, None)
+        yield from _found_of_member(crew, where, now)
+        for station in crew.stations:
+            yield from self._found_of_handler(crew, station, now)
+        yield from _found_of_commits(progress, where)
+        serious = [stall for stall in progress.stalls(self._stalled_after) if stall.code != "delay"]
+        for stall in serious[:_SHOWN]:
+            subject = f"{stall.topic}[{stall.partition}]"
+            yield (Level.WARNING, "stalled", subject, str(stall), stall.age.total_seconds())
+        if len(serious) > _SHOWN:
+            words = f"{len(serious) - _SHOWN} more partitions stand still"
+            yield (Level.WARNING, "stalled", where, words, serious[-1].age.total_seconds())
+
+    def _found_of_handler(self, crew: Crew, station: Station, now: float) -> Iterator[_Found]:
+        route = station.route
+        if not route.step and station.breaker.is_open:
+            yield (
+                Level.WARNING, "breaker-open", route.name, breaker_words(station, self._heard),
+                now - station.breaker.opened_at,
+            )  # fmt: skip
+        if not route.step:
+            same = [each for each in crew.stations if each.route.name == route.name]
+            pending = any(each.desk.outbox.pending for each in same)
+            timeout = crew.cluster.producer.timeout.total_seconds()
+            for topic, words, since in self._heard.troubles(route.name, is_pending=pending, timeout=timeout):
+                told = f"{words}; records of handler {route.name!r} wait, and it is tried again"
+                yield (Level.CRITICAL, "cannot-write", topic, told, now - since)
+
+    def _look(self) -> None:
+        """What is done once a second."""
+        for _, _, progress in self._crews:
+            progress.look()
+        self._forget_note()
+        health, status = self.health(), self._status
+        if status is not None and not self._is_over.is_set():
+            status.write(self._said(health))
+
+    def _forget_note(self) -> None:
+        words, said = self._noted
+        if words and time.monotonic() - said > _NOTED:
+            self._noted = ("", 0.0)
+            self._life.note("", instead_of=words)
+
+    def _said(self, health: Health) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            "state": self._life.state.value,
+            "detail": self._life.detail,
+            "health": health.as_dict(),
+            "why": [stall.as_dict() for stall in self.why(_EVERY)[:100]],
+            "brokers": [",".join(crew.cluster.brokers) for crew, _, _ in self._crews],
+            "owned": {},
+            "lag": {},
+            "written": datetime.now(UTC).isoformat(),
+        }
+        for crew, _, progress in self._crews:
+            for topic, partition in sorted(crew.member.owned):
+                said["owned"].setdefault(topic, []).append(partition)
+            for (topic, partition), lag in sorted(progress.lag().items()):
+                said["lag"].setdefault(topic, {})[str(partition)] = lag
+        return said
+
+    def _ask(self) -> None:
+        for _, outlook, _ in self._crews:
+            if not self._is_over.is_set():
+                outlook.look()
+
+    def _repeat(self, work: Callable[[], None], every: float, is_over: threading.Event) -> None:
+        while not is_over.is_set():
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - who watches must not end the run, nor be silent
+                if not self._has_complained:
+                    self._has_complained = True
+                    sys.stderr.write(f"laneway: the watch failed: {type(error).__name__}: {error}\n")
+            is_over.wait(every)
+
+
+_Found = tuple[Level, str, str, str, float | None]
+"""Level, code, what it is about, words, and for how many seconds, if that is known."""
+
+
+def _found_of_member(crew: Crew, where: str, now: float) -> Iterator[_Found]:
+    member, limit = crew.member, crew.cluster.consumer.max_poll_interval.total_seconds() / 3
+    silent = now - member.polled
+    if silent > limit and not member.is_over:
+        words = f"nothing was asked of the brokers at {where} for {lasting(silent)}; the group may give us up"
+        yield (Level.CRITICAL, "not-polling", where, words, silent)
+    if member.owned:
+        return
+    if not member.has_joined:
+        yield (Level.WARNING, "no-partitions", where, "the group has given us no partitions yet", None)
+    else:
+        words = "no partitions are ours: the group has more members than partitions, or is sharing them out anew"
+        yield (Level.OK, "spare", where, words, None)
+
+
+def _found_of_commits(progress: Progress, where: str) -> Iterator[_Found]:
+    late = progress.uncommitted()
+    if late:
+        topic, partition = min(late)
+        more = f" and {len(late) - 1} more" if len(late) > 1 else ""
+        seconds = max(late.values())
+        words = (
+            f"for {lasting(seconds)} nothing was committed of {topic}[{partition}]{more}, where records are finished"
+        )
+        yield (Level.WARNING, "commits-late", where, words, seconds)

@@ -1,0 +1,124 @@
+"""DirectFaultScene: as `FaultScene`, with runs of the direct engine, whose worker is the process itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from confluent_kafka import KafkaException
+
+from laneway import App, Topic
+from laneway.engines.direct import DirectEngine
+from laneway.settings import load
+from support.fault_scene import FaultScene
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway import Record
+    from laneway._life import State
+    from laneway.engines._report import RunReport
+    from support.processes import LanewayRun
+
+__all__ = ["DirectFaultScene", "EngineThread", "cpu_share", "told"]
+
+
+class DirectFaultScene(FaultScene):
+    """Runs ``laneway run --engine direct``; everything else is as on Spark."""
+
+    def run(self, *arguments: str, **rest: Any) -> LanewayRun:
+        """Start `laneway run`, or another command, with the direct engine."""
+        return super().run("--engine", "direct", *arguments, **rest)
+
+    def begin(self, *arguments: str, **rest: Any) -> LanewayRun:
+        """Start `support.fault_app` and wait until it consumes."""
+        return super().begin(*arguments, **rest)
+
+    def consume(self, *arguments: str, **rest: Any) -> LanewayRun:
+        """Start `support.spark_apps` and wait until it consumes."""
+        run = self.run(*arguments, **rest)
+        self.until(lambda: "consuming" in run.output)
+        return run
+
+    def members(self) -> list[Any]:
+        """The members of the group, as the brokers describe them."""
+        try:
+            found = self.client.describe_consumer_groups([self.group], request_timeout=10)[self.group].result()
+        except KafkaException:  # a coordinator that loads or moves
+            return []
+        return list(found.members)
+
+    def is_gone(self, topic: str) -> bool:
+        """Whether a deleted topic is really away."""
+        return not self.admin.partitions(topic)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic and wait until it is away."""
+        self.admin.delete(topic)
+        eventually(lambda: self.is_gone(topic), why=f"the end of {topic}")
+
+    def is_read(self) -> bool:
+        """Whether the group has finished everything in the source."""
+        return self.is_finished(self.topic)
+
+
+class EngineThread:
+    """A direct engine on a thread of this process, for what only the library shows.
+
+    Args:
+        scene: names topic and group.
+        call: what the handler does; its name is ``handle``.
+        overrides: settings by dotted key.
+    """
+
+    def __init__(self, scene: DirectFaultScene, call: Callable[[Record[bytes]], None], **overrides: object) -> None:
+        app = App(scene.group)
+
+        @app.handler(Topic(scene.topic), lanes=4)
+        def handle(record: Record[bytes]) -> None:
+            call(record)
+
+        self.states: list[State] = []
+        settings = load(overrides={"brokers": scene.bootstrap, **overrides})
+        self.engine = DirectEngine(settings, state_changed=lambda state, _: self.states.append(state))
+        self.failure: BaseException | None = None
+        self.report: RunReport | None = None
+        self._thread = threading.Thread(target=self._run, args=(app,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop it, which must be in good order."""
+        self.engine.stop()
+        self._thread.join(40)
+        assert not self._thread.is_alive()
+        assert self.failure is None
+
+    def told(self) -> str:
+        """What is known of it, for the message of a failure."""
+        return f"{self.failure!r}, {self.engine.life.detail!r} after {[state.value for state in self.states]}"
+
+    def _run(self, app: App) -> None:
+        try:
+            self.report = self.engine.run(app)
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            self.failure = error
+
+
+def cpu_share(run: LanewayRun, seconds: float) -> float:
+    """What part of a core the process uses over some seconds."""
+    process = psutil.Process(run.process.pid)
+    before, began = process.cpu_times(), time.monotonic()
+    time.sleep(seconds)
+    after, passed = process.cpu_times(), time.monotonic() - began
+    return (after.user + after.system - before.user - before.system) / passed
+
+
+def told(run: LanewayRun) -> str:
+    """The one line that says why a run ended; there is no traceback beside it."""
+    lines = [line for line in run.output.splitlines() if line.startswith("laneway: ")]
+    assert len(lines) == 1, run.output
+    assert "Traceback" not in run.output
+    return lines[0]

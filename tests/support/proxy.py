@@ -1,0 +1,188 @@
+"""Proxy: a TCP forwarder between two loopback ports, whose connections can be cut or held up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["HOST", "Proxy"]
+
+HOST = "127.0.0.1"
+_PIECE = 64 * 1024
+_PATIENCE = 10.0  # seconds for the proxy's own thread to answer; it never waits for the network itself
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of zero seconds: what is not sent is thrown away
+
+T = TypeVar("T")
+
+
+class Proxy:
+    """Forwards *port* to *target* on a thread of its own. Any thread may call it.
+
+    Args:
+        target: the port that is forwarded to; nothing has to listen there yet.
+        port: where to listen; 0 chooses a free one.
+    """
+
+    def __init__(self, target: int, port: int = 0) -> None:
+        self.target = target
+        self._links: set[_Link] = set()
+        self._flow = asyncio.Event()
+        self._flow.set()
+        self._resume: asyncio.TimerHandle | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{target}", daemon=True)
+        self._thread.start()
+        try:
+            self._server = self._do(self._listen(port))
+        except BaseException:
+            self._end_thread()
+            raise
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are at this moment."""
+        return len(self._links)
+
+    def reset_all(self) -> int:
+        """Cut every connection, both sides at once, with RST instead of a goodbye; gives how many there were."""
+
+        async def cut() -> int:
+            links = list(self._links)
+            for link in links:
+                link.reset()
+            return len(links)
+
+        return self._do(cut())
+
+    def stall(self, seconds: float) -> None:
+        """Forward nothing for some time: connections stay open, new ones are accepted, and nobody answers."""
+
+        async def hold() -> None:
+            self._flow.clear()
+            self._cancel_resume()
+            self._resume = self._loop.call_later(seconds, self._flow.set)
+
+        self._do(hold())
+
+    def resume(self) -> None:
+        """Forward again, before a stall is over by itself."""
+
+        async def go_on() -> None:
+            self._cancel_resume()
+            self._flow.set()
+
+        self._do(go_on())
+
+    def close(self) -> None:
+        """Stop listening and cut what is left."""
+        if self._loop.is_closed():
+            return
+
+        async def end() -> None:
+            self._cancel_resume()
+            self._server.close()
+            links = list(self._links)
+            for link in links:
+                link.reset()
+            await asyncio.gather(*(link.over.wait() for link in links))
+            await self._server.wait_closed()
+
+        self._do(end())
+        self._end_thread()
+
+    async def _listen(self, port: int) -> asyncio.Server:
+        return await asyncio.start_server(self._accept, HOST, port, limit=_PIECE)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = _Link(writer, self._flow)
+        self._links.add(link)
+        try:
+            await link.run(reader, self.target)
+        finally:
+            self._links.discard(link)
+            link.over.set()
+
+    def _cancel_resume(self) -> None:
+        if self._resume is not None:
+            self._resume.cancel()
+            self._resume = None
+
+    def _do(self, work: Coroutine[object, object, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_PATIENCE)
+        self._loop.close()
+
+
+class _Link:
+    """One connection through the proxy. Lives on the proxy's loop."""
+
+    def __init__(self, client: asyncio.StreamWriter, flow: asyncio.Event) -> None:
+        self.over = asyncio.Event()
+        self._writers = [client]
+        self._flow = flow
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self, reader: asyncio.StreamReader, target: int) -> None:
+        """Forward both ways until one side ends; then both do."""
+        try:
+            self._tasks = [asyncio.create_task(self._forward(reader, target))]
+            await asyncio.wait(self._tasks)
+            failure = self._tasks[0].cancelled() or self._tasks[0].exception()
+            if failure:
+                self.reset()
+        finally:
+            for writer in self._writers:
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
+
+    def reset(self) -> None:
+        """Cut both sides with RST."""
+        for writer in self._writers:
+            made = writer.get_extra_info("socket")
+            with suppress(OSError):
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            writer.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+
+    async def _forward(self, reader: asyncio.StreamReader, target: int) -> None:
+        # A connection that is made during a stall gets no further than this.
+        await self._flow.wait()
+        theirs, back = await asyncio.open_connection(HOST, target, limit=_PIECE)
+        self._writers.append(back)
+        pumps = [
+            asyncio.create_task(self._pump(reader, back)),
+            asyncio.create_task(self._pump(theirs, self._writers[0])),
+        ]
+        try:
+            done, _ = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            for pump in done:
+                pump.result()
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(_PIECE):
+            await self._flow.wait()
+            writer.write(piece)
+            await writer.drain()

@@ -1,0 +1,346 @@
+"""What may be committed: over several handlers, with gaps, and with what former owners have finished."""
+
+from __future__ import annotations
+
+import pytest
+
+from laneway.engines.direct._offsets import Offsets
+from laneway.kafka import Membership
+from laneway.lanes import CLEAN, Finished, Ledger, decode_finished, encode_finished
+
+TOPIC = "orders"
+PLACE = (TOPIC, 0)
+
+
+class Reader:
+    """A station as offsets see it: a ledger of what its handler was given and has finished."""
+
+    def __init__(self):
+        self.ledger = Ledger()
+
+    def progress(self, partition, start):
+        found = self.ledger.snapshot(partition)
+        return (start, []) if found is None else found
+
+    def takes(self, offsets):
+        self.ledger.see(0, list(offsets))
+
+    def finishes(self, offsets):
+        self.ledger.finish_all((0, offset) for offset in offsets)
+
+
+class Books:
+    """Offsets of one partition and the handlers that read it."""
+
+    def __init__(self, readers=1, start=0, known=None):
+        self.readers = [Reader() for _ in range(readers)]
+        self.offsets = Offsets({TOPIC: self.readers}, {})
+        self.offsets.begin(PLACE, start, known)
+        self.earlier = {}
+
+    def put(self, offsets):
+        """As the member does: noted first, then on the way to each handler."""
+        self.offsets.delivered[PLACE] = offsets[-1] + 1
+
+    def read(self, offsets):
+        self.put(offsets)
+        for reader in self.readers:
+            reader.takes(offsets)
+
+    def due(self, **rest):
+        return self.offsets.due(self.earlier, **rest).get(PLACE)
+
+
+def test_what_is_read_and_unfinished_is_not_committed():
+    """The commit is at the lowest unfinished offset and tells of those finished above it."""
+    books = Books(start=10)
+    books.read(range(10, 20))
+    books.readers[0].finishes([10, 11, 13])
+    offset, text = books.due()
+
+    assert offset == 12
+    assert [at for at in range(12, 20) if decode_finished(offset, text).has(at)] == [13]
+
+
+def test_an_offset_is_finished_when_every_handler_has_finished_it():
+    """The slowest counts, for the commit and for the map."""
+    books = Books(readers=3)
+    books.read(range(6))
+    books.readers[0].finishes([0, 1, 2, 3, 4, 5])
+    books.readers[1].finishes([0, 1, 3, 5])
+    books.readers[2].finishes([0, 3, 4])
+    offset, text = books.due()
+
+    assert offset == 1
+    finished = decode_finished(offset, text)
+    assert [at for at in range(1, 6) if finished.has(at)] == [3]
+
+
+def test_a_handler_that_has_not_taken_its_records_yet_holds_the_commit():
+    """What waits in its intake is unfinished, whatever the others have done."""
+    books = Books(readers=2)
+    books.put(range(5))
+    books.readers[0].takes(range(5))
+    books.readers[0].finishes(range(5))
+
+    assert books.due() == (0, "")
+    books.readers[1].takes(range(3))
+    books.readers[1].finishes(range(3))
+    assert books.due() == (3, "")
+
+
+def test_a_mark_past_the_last_record_moves_the_commit():
+    """Gaps at the end of a log: markers, aborted records."""
+    books = Books()
+    books.read(range(4))
+    books.readers[0].finishes(range(4))
+    books.offsets.reached[PLACE] = 9
+
+    assert books.due() == (9, "")
+
+
+def test_a_mark_does_not_pass_what_is_on_its_way():
+    """Records that were put in and not taken out lie before the mark, and are not finished."""
+    books = Books()
+    books.put(range(4))
+    books.offsets.reached[PLACE] = 9
+    assert books.due() == (0, "")
+    books.readers[0].takes(range(4))
+    books.readers[0].finishes([1, 2, 3])
+    offset, text = books.due()
+    assert (offset, decode_finished(0, text).end) == (0, 9)
+
+
+def test_nothing_is_sent_twice():
+    """What was sent is due again only when it has changed, or did not get there."""
+    books = Books()
+    books.read(range(4))
+    books.readers[0].finishes([0])
+    due = books.offsets.due({})
+    books.offsets.sent(due)
+    assert books.offsets.due({}) == {}
+    books.offsets.failed(due)
+    assert books.offsets.due({}) == due
+
+
+def test_an_acknowledgement_after_a_failure_does_no_harm():
+    """Answers may come for a commit when a later one has failed, or when the partition has gone."""
+    books = Books()
+    books.read(range(4))
+    books.readers[0].finishes([0])
+    due = books.offsets.due({})
+    books.offsets.sent(due)
+    books.offsets.failed(due)
+    assert books.offsets.acknowledged({PLACE: 1}) == {PLACE: 1}
+    books.offsets.end(PLACE)
+    assert books.offsets.acknowledged({PLACE: 1}) == {}
+    assert books.offsets.due({}) == {}
+
+
+# --- what former owners have finished ---------------------------------------------------------------------------------
+
+
+def inherited():
+    """Books that begin at 100, where the former owner had 100 and 150 unfinished of those up to 199."""
+    text = encode_finished(100, 200, [100, 150])
+    books = Books(start=100, known=(100, text))
+    books.earlier[PLACE] = decode_finished(100, text)
+    return books
+
+
+@pytest.mark.parametrize("last_of", [(), (PLACE,)])
+def test_a_map_is_passed_on_until_it_is_read_past(last_of):
+    """A commit before the first record, at the end too, says what the one before it said."""
+    books = inherited()
+    books.offsets.failed([PLACE])
+
+    assert books.due(last_of=last_of) == (100, encode_finished(100, 200, [100, 150]))
+
+
+def test_a_map_and_new_results_are_told_together():
+    """What we have finished and what the former owner had."""
+    books = inherited()
+    books.read([100])
+    books.offsets.reached[PLACE] = 150
+    books.readers[0].finishes([100])
+
+    assert books.due() == (150, encode_finished(150, 200, [150]))
+
+
+def test_a_map_is_not_lost_while_records_past_it_wait_in_the_intake():
+    """They were put in and are not in the ledger yet: a kill at this moment must not run what the map tells of."""
+    books = inherited()
+    books.read([100])
+    books.offsets.reached[PLACE] = 150
+    books.put([150, 200, 201])
+    offset, text = books.due() or (100, encode_finished(100, 200, [100, 150]))
+    assert (offset, decode_finished(offset, text).missing(100)) == (100, [100, 150])
+    assert PLACE in books.earlier
+
+    books.offsets.reached[PLACE] = 200
+    books.readers[0].takes([150, 200, 201])
+    offset, text = books.due()
+    # Past 150 all is finished up to 200, because the former owner had finished it.
+    assert (offset, decode_finished(offset, text).end) == (100, 200)
+    assert [at for at in range(100, 202) if not decode_finished(offset, text).has(at)] == [100, 150, 200, 201]
+    assert books.earlier == {}
+
+
+def test_a_map_that_is_read_past_is_forgotten():
+    """Then the ledger knows it all, and no record needs to be asked about."""
+    books = Books(start=5, known=(5, encode_finished(5, 8, [5])))
+    books.earlier[PLACE] = Finished([(6, 8)])
+    books.read([5])
+    books.offsets.reached[PLACE] = 8
+    books.due()
+    assert books.earlier == {}
+
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_end_says_so():
+    """At the end, with nothing unfinished, the next owner need not look for copies."""
+    books = Books()
+    books.read(range(3))
+    books.readers[0].finishes(range(3))
+    assert books.due() == (3, "")
+    assert books.due(last_of=[PLACE]) == (3, CLEAN)
+
+
+def test_an_end_with_something_unfinished_is_not_clean():
+    """Something was under way, or was left: copies of it may be there."""
+    books = Books()
+    books.read(range(3))
+    books.readers[0].finishes([0])
+    assert books.due(last_of=[PLACE]) == (1, "")
+
+
+def test_before_the_first_record_it_says_that_somebody_is_at_work():
+    """Where the last owner ended cleanly, and where there was none: both would look clean after a kill."""
+    assert Books(start=7, known=(7, CLEAN)).offsets.marks([PLACE]) == {PLACE: (7, "")}
+    assert Books(start=7).offsets.marks([PLACE]) == {PLACE: (7, "")}
+
+
+def test_what_is_not_clean_needs_no_mark():
+    """It says so already, and its map is not to be overwritten."""
+    text = encode_finished(7, 20, [7])
+    assert Books(start=7, known=(7, "")).offsets.marks([PLACE]) == {}
+    assert Books(start=7, known=(7, text)).offsets.marks([PLACE]) == {}
+    assert Books().offsets.marks([("another", 3)]) == {}
+
+
+def test_a_map_that_nearly_fills_the_metadata_is_reported():
+    """The partition is to be read no further until it has shrunk."""
+    books = Books()
+    books.read(range(40_000))
+    books.readers[0].finishes(range(1, 20_001, 2))
+    books.due()
+    assert PLACE in books.offsets.full
+    books.readers[0].finishes(range(0, 20_001, 2))
+    books.due()
+    assert PLACE not in books.offsets.full
+
+
+def test_a_map_that_does_not_fit_is_left_out():
+    """The commit is more important: a text that is too long would be refused, and the offset with it."""
+    books = Books()
+    books.read(range(100_000))
+    books.readers[0].finishes(range(1, 100_000, 2))
+
+    assert books.due() == (0, "")
+    assert PLACE in books.offsets.full
+
+
+def test_a_partition_that_ends_leaves_nothing_behind():
+    """When it comes back it begins where the group's offset is, and nothing of before counts."""
+    books = Books()
+    books.read(range(9))
+    books.offsets.reached[PLACE] = 12
+    books.offsets.end(PLACE)
+    assert not books.offsets.has(PLACE)
+    assert list(books.offsets.places) == []
+    books.readers[0].ledger.forget(0)
+    books.offsets.begin(PLACE, 4, (4, ""))
+    assert books.offsets.position(PLACE) == 4
+    assert books.offsets.progress(PLACE) == (4, 4, [])
+    assert books.offsets.due({}) == {}
+
+
+# --- how the member passes over what is finished ----------------------------------------------------------------------
+
+
+class Message:
+    """What a client gives."""
+
+    def __init__(self, offset):
+        self._offset = offset
+
+    def error(self):
+        return None
+
+    def topic(self):
+        return TOPIC
+
+    def partition(self):
+        return 0
+
+    def offset(self):
+        return self._offset
+
+    def key(self):
+        return b"k"
+
+    def value(self):
+        return b"v"
+
+    def headers(self):
+        return None
+
+    def timestamp(self):
+        return (1, 1_700_000_000_000)
+
+
+class Client:
+    """A client that gives what it is told to, and lets something happen between the first record and the others."""
+
+    def __init__(self, offsets, between=lambda: None):
+        self._offsets, self._between = list(offsets), between
+
+    def poll(self, timeout):
+        return Message(self._offsets[0])
+
+    def consume(self, most, timeout):
+        self._between()
+        return [Message(offset) for offset in self._offsets[1:]]
+
+
+@pytest.fixture
+def membership():
+    made = Membership({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "group", None)
+    real = made._consumer
+    made._topics = {TOPIC: TOPIC}
+    yield made
+    real.close()
+
+
+def test_a_map_is_kept_when_records_past_it_are_read(membership):
+    """It goes into commits until the ledger knows of all before its end: the member must not forget it."""
+    membership.finished[PLACE] = Finished([(6, 8)])
+    membership._consumer = Client(range(5, 11))
+
+    assert [record.offset for record in membership.read(100, 0)] == [5, 8, 9, 10]
+    assert PLACE in membership.finished
+    assert membership.reached[PLACE] == 8
+    assert membership.passed == 2
+
+
+def test_a_record_is_of_the_time_before_a_partition_is_taken_away(membership):
+    """The group may decide while a read is under way: what was read before is void with the partition."""
+
+    def lose():
+        membership.epoch += 1
+
+    membership._consumer = Client([5, 6], lose)
+    first, second = membership.read(100, 0)
+    assert (first.epoch, second.epoch) == (0, 1)

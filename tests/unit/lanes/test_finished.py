@@ -1,0 +1,109 @@
+"""What a commit's metadata says of finished offsets, by example; tests/properties tries everything else."""
+
+from __future__ import annotations
+
+import base64
+import time
+
+import pytest
+
+from laneway.lanes import CLEAN, MOST, Finished, decode_finished, encode_finished
+
+
+def text_of_runs(*lengths: int) -> str:
+    """A text as the format says it, made by other means than ours."""
+    data = bytearray()
+    for length in lengths:
+        left = length
+        while left > 127:
+            data.append(left & 127 | 128)
+            left >>= 7
+        data.append(left)
+    return "L1r" + base64.b64encode(bytes(data)).decode().rstrip("=")
+
+
+def test_nothing_finished_is_no_text():
+    """Where all is unfinished, or nothing was read, there is nothing to say."""
+    assert encode_finished(5, 5, []) == ""
+    assert encode_finished(5, 8, [5, 6, 7]) == ""
+
+
+def test_the_format_of_runs_is_kept():
+    """Version 1 stays readable: other versions of laneway read these texts."""
+    assert encode_finished(100, 10_100, [100]) == text_of_runs(1, 9_999)
+    assert decode_finished(100, text_of_runs(2, 300, 1, 5)).missing(100) == [100, 101, 402]
+
+
+def test_the_format_of_bitmaps_is_kept():
+    """Lowest bit first, from the committed offset on, 1 for finished."""
+    text = "L1b" + base64.b64encode(bytes([0b10101010, 0b1])).decode().rstrip("=")
+    assert encode_finished(7, 16, [7, 9, 11, 13]) in (text, encode_finished(7, 16, [7, 9, 11, 13]))
+    finished = decode_finished(7, text)
+    assert [offset for offset in range(5, 20) if finished.has(offset)] == [8, 10, 12, 14, 15]
+    assert finished.end == 16
+
+
+def test_a_map_that_would_be_too_long_is_none():
+    """A broker would refuse the whole commit for it."""
+    assert encode_finished(0, 200_000, range(0, 200_000, 2)) is None
+
+
+def test_a_long_way_past_one_record_is_short():
+    """One record that blocks while millions flow past costs a few characters."""
+    assert len(encode_finished(0, 50_000_000, [0])) < 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "hello",
+        "x" * 100_000,
+        "L1",
+        CLEAN,
+        CLEAN + "AAAA",
+        "L2r" + text_of_runs(2, 4)[3:],
+        "L1x" + text_of_runs(2, 4)[3:],
+        "l1r" + text_of_runs(2, 4)[3:],
+        "L1rA",
+        "L1r!!!!",
+        "L1b====",
+        "L1r" + "\u00e9" * 4,
+        "L1r" + base64.b64encode(b"\x81").decode(),
+        "L1r" + base64.b64encode(b"\xff" * 300).decode(),
+        text_of_runs(1, 2**62),
+        text_of_runs(2**61, 2**61, 2**61, 5),
+        "L1b" + base64.b64encode(bytes(300)).decode(),
+        "L1b" + "A" * 3 * MOST,
+    ],
+)
+def test_what_cannot_be_read_says_nothing(text):
+    """Metadata of others, of another version, or damaged: as if there were none."""
+    assert decode_finished(10, text) is None
+
+
+@pytest.mark.parametrize("text", [text_of_runs(0, 50), text_of_runs(0, 2**61), "L1b/w"])
+def test_a_map_that_begins_with_a_finished_offset_is_not_believed(text):
+    """We commit at an unfinished offset: to believe it would move the commit past records that nobody ran."""
+    assert decode_finished(10, text) is None
+
+
+def test_a_map_of_more_unfinished_offsets_than_anybody_holds_is_not_believed():
+    """They are written down one by one: a text of ten characters must not take all memory."""
+    began = time.monotonic()
+    assert decode_finished(10, text_of_runs(2**60, 1)) is None
+    assert decode_finished(10, text_of_runs(5_000_000, 1)) is None
+    assert decode_finished(10, text_of_runs(50_000, 1)).missing(10) == list(range(10, 50_010))
+    assert time.monotonic() - began < 30
+
+
+def test_finished_ranges_answer_for_each_offset():
+    """What lies in a range is finished; before, between and behind it is not."""
+    finished = Finished([(5, 7), (9, 10)])
+
+    assert [offset for offset in range(12) if finished.has(offset)] == [5, 6, 9]
+    assert len(finished) == 3
+    assert finished.missing(3) == [3, 4, 7, 8]
+    assert finished.missing(6) == [7, 8]
+    assert finished.missing(10) == []
