@@ -43,11 +43,16 @@ lint: .make/installed  ## Style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup lint  ## Everything, on real Kafka and real Spark. In two halves: most of the time one of them waits.
-	@$(BIN)/python -m pytest tests/scenarios/spark --durations=10 > .make/spark.log 2>&1 & other=$$!; \
-	$(BIN)/python -m pytest tests --ignore=tests/scenarios/spark --durations=10; first=$$?; \
-	echo "the other half: tests/scenarios/spark"; wait $$other; second=$$?; cat .make/spark.log; \
-	exit $$((first > second ? first : second))
+# In three parts beside each other: most of the time each of them waits.
+PARTS := spark direct
+test: setup lint  ## Everything, on real Kafka and real Spark.
+	@ids=(); for part in $(PARTS); do \
+	  $(BIN)/python -m pytest tests/scenarios/$$part --durations=10 > .make/$$part.log 2>&1 & ids+=($$!); \
+	done; \
+	$(BIN)/python -m pytest tests $(PARTS:%=--ignore=tests/scenarios/%) --durations=10; worst=$$?; \
+	for id in $${ids[@]}; do wait $$id || worst=$$?; done; \
+	for part in $(PARTS); do echo "tests/scenarios/$$part:"; cat .make/$$part.log; done; \
+	exit $$worst
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py
