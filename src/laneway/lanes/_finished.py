@@ -22,7 +22,7 @@ __all__ = ["CLEAN", "MOST", "NEW", "Finished", "began_with", "decode_finished", 
 CLEAN = "L1c"
 """Nothing was under way when this was committed, so nothing has to be looked for."""
 NEW = "L1n"
-"""Behind it stands how many partitions the topic had when the group began: one that comes later has no commit either."""
+"""Behind it stands how many partitions the topic had when the group began: those that come later have no commit too."""
 MOST = 4_000
 """Characters; brokers take 4,096 by default."""
 _RUNS, _BITS = "L1r", "L1b"

@@ -84,6 +84,8 @@ class Ledger:
         if end is None:
             return None
         unfinished = self._unfinished.get(partition, {}).copy()
+        if not unfinished or next(reversed(unfinished)) < end:
+            return end, list(unfinished)
         return end, [offset for offset in unfinished if offset < end]
 
     def pass_to(self, partition: int, offset: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from laneway.engines.direct._offsets import Offsets
 from laneway.kafka import Membership
-from laneway.lanes import CLEAN, Finished, Ledger, decode_finished, encode_finished
+from laneway.lanes import CLEAN, NEW, Finished, Ledger, decode_finished, encode_finished
 
 TOPIC = "orders"
 PLACE = (TOPIC, 0)
@@ -220,6 +220,18 @@ def test_before_the_first_record_it_says_that_somebody_is_at_work():
     """Where the last owner ended cleanly, and where there was none: both would look clean after a kill."""
     assert Books(start=7, known=(7, CLEAN)).offsets.marks([PLACE]) == {PLACE: (7, "")}
     assert Books(start=7).offsets.marks([PLACE]) == {PLACE: (7, "")}
+
+
+def test_a_new_group_says_so_until_it_has_something_else_to_say():
+    """Those that begin together with it must not take its first commits for those of a group that was there before."""
+    books = Books()
+    books.offsets.begin(PLACE, 7, None, f"{NEW}6")
+    assert books.offsets.marks([PLACE]) == {PLACE: (7, f"{NEW}6")}
+    books.read([7, 8])
+    books.readers[0].finishes([7])
+    assert books.due() == (8, f"{NEW}6")
+    books.readers[0].finishes([8])
+    assert books.due(last_of=[PLACE]) == (9, CLEAN)
 
 
 def test_what_is_not_clean_needs_no_mark():

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from laneway.lanes import CLEAN, MOST, Finished, decode_finished, encode_finished
+from laneway.lanes import CLEAN, MOST, NEW, Finished, began_with, decode_finished, encode_finished
 
 
 def text_of_runs(*lengths: int) -> str:
@@ -107,3 +107,15 @@ def test_finished_ranges_answer_for_each_offset():
     assert finished.missing(3) == [3, 4, 7, 8]
     assert finished.missing(6) == [7, 8]
     assert finished.missing(10) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [(f"{NEW}6", 6), (f"{NEW}120", 120), (NEW, None), (f"{NEW}six", None), (f"{NEW}-6", None), (f"{NEW}\u0663", None),
+     (f"{NEW}{10**30}", None), ("", None), ("hello", None), (CLEAN, None), (text_of_runs(2, 4), None)],
+)  # fmt: skip
+def test_a_new_group_tells_how_many_partitions_there_were(text, size):
+    """And tells nothing of finished offsets; other texts tell nothing of partitions."""
+    assert began_with(text) == size
+    if text.startswith(NEW):
+        assert decode_finished(10, text) is None

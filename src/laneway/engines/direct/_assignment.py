@@ -261,12 +261,12 @@ class Assignment:
             # The new ones may be all that we have: what others have counts too.
             everywhere = _answered(partial(self._admin.partitions, topic))
             found = self._known([(topic, partition) for partition in everywhere])
-            sizes = [began_with(text) for _, text in found.values()]
-            if None in sizes:
+            sizes = [size for _, text in found.values() if (size := began_with(text))]
+            if found and not sizes:
                 self._settled_topics.add(topic)
             else:
-                # Nobody has read of it yet, or those that began together with us have only just said so.
-                self._sizes.setdefault(topic, max([size for size in sizes if size], default=len(everywhere)))
+                # Nobody has read of it yet, or those that began together with us have said so.
+                self._sizes.setdefault(topic, max(sizes, default=len(everywhere)))
 
     def _begin(self, place: Place, known: Committed | None) -> int:
         """Where to read from."""

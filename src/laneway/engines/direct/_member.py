@@ -206,6 +206,9 @@ class Member:
         if room <= 0 and self._full_since is not None and now - self._full_since < _HOLD:
             time.sleep(_SHORT)
             return
+        # The client lets in one thread at a time, and not the one that has waited longest: who reads without a pause
+        # keeps the committer out for ever.
+        self._assignment.committer.wait(_POLL)
         records = self._membership.read(max(1, min(room, _FETCH)), _POLL if room > 0 else _SHORT * 10)
         self._assignment.settle_in()
         if records:
