@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -74,6 +75,8 @@ class Membership:
         self._is_cooperative = "cooperative" in str(options.get("partition.assignment.strategy", "cooperative"))
         self._consumer = Consumer(options)
         self._topics: dict[str, str] = {}
+        self._gone: deque[Place] = deque()
+        """Partitions whose offset is not in the log; the owner is told at the next read."""
         self.paused: set[Place] = set()
         """Partitions that are not read for now; one that is assigned while it is in here stays so."""
         self.finished: dict[Place, Finished] = {}
@@ -94,6 +97,9 @@ class Membership:
 
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, as soon as there are some, waiting no longer than *timeout* seconds."""
+        while self._gone:
+            # Not when it was heard of: records read before it, in the same go, had not been handed over then.
+            self._owner.out_of_range(self._gone.popleft())
         # consume() waits until it has as many as asked for; poll() returns with the first.
         first = self._consumer.poll(timeout)
         if first is None:
@@ -234,7 +240,7 @@ class Membership:
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
             self.reached[place] = message.offset()
         elif code in _GONE:
-            self._owner.out_of_range(place)
+            self._gone.append(place)
         elif is_auth_error(error) or error.fatal():
             raise EngineError(f"{place[0]}: {error.name()}: {error.str()}")
         elif code in _MISSING:

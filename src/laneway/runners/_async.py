@@ -81,7 +81,9 @@ class AsyncRunner:
         return len(records)
 
     async def _pause(self, source: Source, fetched: int) -> None:
-        if fetched and self._desk.room:
+        # What waits in a source that announces was announced already, perhaps when there was no room for it.
+        has_more = fetched or (self._announces and source.has_news)  # type: ignore[attr-defined]
+        if has_more and self._desk.room:
             await asyncio.sleep(0)
         elif self._desk.outbox.pending or (not self._announces and self._may_read(source)):
             await asyncio.sleep(_POLL)

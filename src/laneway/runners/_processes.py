@@ -116,7 +116,7 @@ class ProcessRunner:
             if source.is_exhausted and desk.is_done:
                 return True
             self._wake_lanes()
-            if not records and not (self._announces and source.has_news):  # type: ignore[attr-defined]
+            if not records and not (self._announces and source.has_news and desk.room):  # type: ignore[attr-defined]
                 self._changed.wait(self._pause(source))
         return False
 

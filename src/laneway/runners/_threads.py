@@ -85,7 +85,7 @@ class ThreadRunner:
                         return
                     if not inline:
                         self._wake_lanes()
-                        if not records and not (self._announces and source.has_news):  # type: ignore[attr-defined]
+                        if not records and not self._has_news(source):
                             self._changed.wait(self._pause(source))
                         continue
                 self._work_inline(source)
@@ -99,6 +99,10 @@ class ThreadRunner:
         if inline and self._desk.outbox.pending:
             return 0.001
         return _LONG_IDLE if self._announces else _IDLE
+
+    def _has_news(self, source: Source) -> bool:
+        """Whether records have arrived since the source was asked, and there is room for them."""
+        return self._announces and bool(source.has_news) and self._desk.room > 0  # type: ignore[attr-defined]
 
     def _is_fast(self) -> bool:
         desk = self._desk

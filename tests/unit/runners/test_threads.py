@@ -14,6 +14,7 @@ from laneway.errors import ProduceError
 from laneway.pipeline import Call, Desk
 from laneway.runners import ThreadRunner
 from support.core import FakeSender, ListSource, make_record, make_records, make_route
+from support.waiting import eventually
 
 MILLISECOND = 0.001
 
@@ -340,3 +341,32 @@ def test_one_probe_at_a_time_however_many_lanes_are_free():
     assert len(probes) > 1
     assert set(probes) == {0}
     assert (desk.close().handled, desk.tally.parked) == (8, 0)
+
+
+def test_a_full_desk_does_not_spin_before_a_source_that_announces():
+    """Records wait in the source, there is no room for them, and nothing happens: the reader sleeps."""
+
+    class Announcing(ListSource):
+        announces = True
+        has_news = True
+
+    goes = threading.Event()
+
+    def handle(record):
+        goes.wait(20)
+
+    route, clock = make_route(handle, lanes=2, buffer=Buffer(records=2)), SystemClock()
+    desk = Desk(route, "billing", lanes=2, sender=FakeSender(), clock=clock)
+    runner = ThreadRunner(desk, Call(route, clock), clock)
+    thread = threading.Thread(target=runner.run, args=(Announcing(make_records(10)),))
+    thread.start()
+    eventually(lambda: desk.scheduler.lanes_busy, timeout=20)
+    looks = itertools.count()
+    tick = desk.tick
+    desk.tick = lambda: (next(looks), tick())
+    time.sleep(0.5)
+    seen = next(looks)
+    goes.set()
+    thread.join(20)
+    assert desk.tally.handled == 10
+    assert seen < 100

@@ -96,6 +96,7 @@ class Assignment:
         """These partitions are ours from now on; gives where each is read from."""
         everything = self._with_retries(places)
         known = self._known(everything)
+        self._settled_topics.update(self._missing)  # one that was deleted under us is read from its start
         self._settle_topics(places)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
         for source in dict.fromkeys(topic for topic, _ in places):

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from laneway.engines._clients import prefetch
 from laneway.engines._topics import feeds_of
 from laneway.engines.direct._assignment import Assignment
 from laneway.engines.direct._member import Member
@@ -90,7 +91,7 @@ class Crew:
                 stations.setdefault(own.topic.name, []).append(station)
                 by_source.setdefault(route.topic.name, []).append(station)
         self.stations = [station for found in stations.values() for station in found]
-        options = {**cluster.consumer_options(), **_prefetch(routes, sum(partitions.values()))}
+        options = {**cluster.consumer_options(), **prefetch(routes, sum(partitions.values()))}
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         skip_lost = settings.on_data_loss == "continue" or limits is not None
         reached: dict[Place, int] = {}
@@ -229,15 +230,3 @@ def _starts(routes: list[Route], settings: Settings) -> dict[str, str]:
         route.topic.name: settings.handlers[route.name].start for route in routes if route.name in settings.handlers
     }
     return {topic: start for topic, start in found.items() if start is not None}
-
-
-def _prefetch(routes: list[Route], partitions: int) -> dict[str, Any]:
-    """Bound what the client reads ahead: its limits are per partition, ours is for all of them."""
-    size = max(int(route.buffer.size) for route in routes)
-    records = max(route.buffer.records for route in routes)
-    return {
-        "queued.min.messages": max(100, records // partitions),
-        "queued.max.messages.kbytes": max(1024, size // 1024 // partitions),
-        # A fetch may pass the queue's bound by its whole size, and small records take three times their bytes there.
-        "fetch.message.max.bytes": 1 << 20,
-    }

@@ -7,6 +7,8 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
+from laneway.engines._clients import new_loop
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -33,7 +35,7 @@ class AppHost:
     def loop(self) -> asyncio.AbstractEventLoop:
         """Where async handlers run; made when it is first asked for."""
         if self._loop is None:
-            self._loop = _new_loop()
+            self._loop = new_loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="laneway-loop", daemon=True)
             self._thread.start()
         return self._loop
@@ -78,11 +80,3 @@ class AppHost:
 
 async def _awaited(answer: Any) -> Any:
     return await answer
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from laneway.engines._clients import prefetch
 from laneway.engines._configured import cluster_of
 from laneway.engines._topics import feeds_of
 from laneway.engines.spark._stream import Stream
@@ -57,7 +58,7 @@ def stream_of(app: str, routes: list[Route], settings: Settings, folder: Path, p
         payload=payload,
         paths=Stream.search_path(),
         client=cluster.client_options(),
-        consumer={**cluster.consumer_options(), **_prefetch(routes, partitions, tasks)},
+        consumer={**cluster.consumer_options(), **prefetch(routes, partitions, tasks)},
         producer={**cluster.producer_options(), **_linger(cluster)},
         tasks=tasks,
         batch_target=settings.spark.batch_target.total_seconds(),
@@ -89,19 +90,6 @@ def _tasks(routes: list[Route]) -> int:
     """As many tasks as cores: more only cost start-up, fewer leave a core idle."""
     del routes
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-
-
-def _prefetch(routes: list[Route], partitions: int, tasks: int) -> dict[str, Any]:
-    """Bound what the client reads ahead: its limits are per partition, ours is per task."""
-    share = max(1, -(-partitions // tasks))
-    size = max(int(route.buffer.size) for route in routes)
-    records = max(route.buffer.records for route in routes)
-    return {
-        "queued.min.messages": max(100, records // share),
-        "queued.max.messages.kbytes": max(1024, size // 1024 // share),
-        # A fetch may pass the queue's bound by its whole size, and small records take three times their bytes there.
-        "fetch.message.max.bytes": 1 << 20,
-    }
 
 
 def _linger(cluster: ClusterSettings) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from laneway._error_app import ErrorApp
+from laneway.engines._clients import new_loop
 from laneway.kafka import Admin, KafkaSender, RangeReader
 from laneway.pipeline import BreakerState
 
@@ -72,7 +73,7 @@ class AppHost:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of async handlers; it outlives the task, so a user's connection pool does too."""
         if self._loop is None:
-            self._loop = _new_loop()
+            self._loop = new_loop()
             asyncio.set_event_loop(self._loop)
         return self._loop
 
@@ -130,11 +131,3 @@ def worker_of(stream: Stream) -> Worker:
     if worker is None:
         worker = _workers[name] = Worker(stream)
     return worker
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()  # type: ignore[no-any-return]
