@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.proxy import pytestmark = pytest.mark.broker  # sockets of this machine, which brokers use too: a port that is free may be taken
-
-HOST, Proxy
+from support.proxy import HOST, Proxy
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.broker  # sockets, as brokers have: a port that was free may be taken
 
 
 class Echo:
