@@ -30,7 +30,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     They wait for brokers, JVMs and signals on a machine that others use too. On a developer's machine every failure
     counts, and so it does everywhere for a test without processes.
     """
-    if os.environ.get("CI") and (item.get_closest_marker("broker") or item.get_closest_marker("spark")):
+    if os.environ.get("CI") and any(map(item.get_closest_marker, ("broker", "spark", "slow"))):
         item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaExc
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from laneway.errors import AdminError
-from laneway.kafka._errors import BrokerAbsentError, as_admin_error, text_of
+from laneway.kafka._errors import BrokerAbsentError, as_admin_error, is_auth_error, text_of
 from laneway.kafka._group import GroupOffsets
 from laneway.kafka._quiet import quiet
 
@@ -36,7 +36,8 @@ class Admin:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = quiet(options)
-        self._client = AdminClient(self._options)
+        self._refusal: str | None = None
+        self._client = AdminClient({**self._options, "error_cb": self._noticed})
 
     def partitions(self, topic: str, timeout: float = 5.0) -> list[int]:
         """Partition numbers of a topic; empty when there is no such topic.
@@ -165,7 +166,15 @@ class Admin:
                 self._client.list_topics(topic, timeout=timeout) if topic else self._client.list_topics(timeout=timeout)
             )
         except KafkaException as error:
+            # That a login was refused is told here only; the request itself just finds nobody to ask.
+            self._client.poll(0)
+            if self._refusal is not None:
+                raise AdminError(self._refusal) from error
             raise as_admin_error(error) from error
+
+    def _noticed(self, error: Any) -> None:
+        if is_auth_error(error):
+            self._refusal = f"{error.name()}: {error.str()}"
 
     def _offsets(self, topic: str, partitions: Sequence[int], spec: OffsetSpec, timeout: float) -> dict[int, int]:
         asked = {(topic, partition): spec for partition in partitions}

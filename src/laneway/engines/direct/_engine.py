@@ -193,7 +193,7 @@ class DirectEngine:
             if self._errors is not None:
                 self._errors.end()
             for crew in crews:
-                crew.end(_LEAVE)
+                report.was_forced |= not crew.end(_LEAVE)
             self._report(report, is_last=True)
             for crew in crews:
                 report.tally.gaps += crew.member.gaps
