@@ -127,24 +127,14 @@ def _run(brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
     ideal = PARTITIONS * lanes / CALL
     lag = _Lag({"bootstrap.servers": brokers, **_QUIET})
     with show.watch(lag=lag, count=calls.count, total=mix.total, ideal=ideal) as view:
-        engine = _Engine(settings, once=True, batch_done=view.batch_done, state_changed=view.state_changed)
+        engine = SparkEngine(settings, once=True, batch_done=view.batch_done, state_changed=view.state_changed)
         try:
             app.run(engine)
         except LanewayError:
-            if not engine.is_interrupted:
+            if not engine.is_stopping:
                 raise
-        if engine.is_interrupted:
+        if engine.is_stopping:  # a stop in good order is no error, but no full run either
             raise Interrupted
-
-
-class _Engine(SparkEngine):
-    """An engine that remembers that it was told to stop: a stop in good order is no error, but no full run either."""
-
-    is_interrupted = False
-
-    def stop(self) -> None:
-        self.is_interrupted = True
-        super().stop()
 
 
 class _Lag:

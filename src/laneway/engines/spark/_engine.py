@@ -82,6 +82,11 @@ class SparkEngine:
         self._stops += 1
         self._wake.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop, by a call or a signal."""
+        return self._stops > 0
+
     def _signalled(self) -> None:
         """As `stop`, by a signal: it may have come while this very thread held the event's lock, so only a count."""
         self._stops += 1
