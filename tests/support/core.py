@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 from laneway import Topic
@@ -9,7 +10,16 @@ from laneway._record import Record
 from laneway._route import Route
 from laneway.lanes import KeyQueue
 
-__all__ = ["FakeClock", "FakeSender", "ListSource", "make_record", "make_records", "make_route", "make_turn"]
+__all__ = [
+    "FakeClock",
+    "FakeSender",
+    "ListSource",
+    "lane_threads",
+    "make_record",
+    "make_records",
+    "make_route",
+    "make_turn",
+]
 
 
 class FakeClock:
@@ -107,3 +117,8 @@ def make_turn(*groups):
 def make_route(function=None, topic=None, **fields):
     """A route of the topic `orders`."""
     return Route("handle", topic or Topic("orders"), function or (lambda record: None), **fields)
+
+
+def lane_threads() -> set[threading.Thread]:
+    """The lanes that run now. Other tests of the process may have left some, in a call that never returns."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("lane-")}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from laneway._health import key_words, lasting
-from laneway.kafka import BrokerAbsentError, Membership, Range, RangeReader
-from laneway.kafka._describe import GroupAdmin
+from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Range, RangeReader
 from laneway.lanes import decode_finished
 from laneway.parked import ErrorLog
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laneway._record import Record
-    from laneway.kafka import Place
-    from laneway.kafka._describe import Group
+    from laneway.kafka import Committed, Group, Place
     from laneway.parked import ErrorTopic
     from laneway.settings import ClusterSettings
 
@@ -109,7 +107,7 @@ class GroupLook:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._admin = GroupAdmin(subject.cluster.client_options())
+        self._admin = Admin(subject.cluster.client_options())
         self._reader: RangeReader | None = None
         self.group: Group = self._admin.group(subject.group, _PATIENCE)
         self.stands: list[Stand] = []
@@ -133,6 +131,13 @@ class GroupLook:
             yield from _parked(error)
         if self._reader is not None:
             self._reader.end()
+
+    def topics(self) -> tuple[list[str], list[str]]:
+        """All topics there are, and those that the group has committed offsets of or reads."""
+        counts = self._admin.topics()
+        known = self._known([(topic, number) for topic, count in counts.items() for number in range(count)])
+        read = [topic for member in self.group.members for topic, _ in member.places]
+        return sorted(counts), sorted({topic for topic, _ in known} | set(read))
 
     def _members(self) -> Iterator[Finding]:
         group, members = self.group, self.group.members
@@ -192,21 +197,20 @@ class GroupLook:
             starts |= {(topic, number): at for number, at in self._admin.starts(topic, numbers).items()}
         return [Stand(*place, starts[place], ends[place], *known.get(place, (None, ""))) for place in places]
 
-    def _known(self, places: list[Place]) -> dict[Place, tuple[int, str]]:
+    def _known(self, places: list[Place]) -> dict[Place, Committed]:
         """What the group has committed, with what its members wrote beside it."""
-        # It never subscribes, so it never joins, and nobody is told of anything.
-        membership = Membership(self._subject.cluster.client_options(), self._subject.group, cast("Any", None))
+        offsets = GroupOffsets(self._subject.cluster.client_options(), self._subject.group)
         deadline = time.monotonic() + _PATIENCE
         try:
             while True:
                 try:
-                    return membership.known(places, 5.0)
+                    return offsets.known(places, 5.0)
                 except BrokerAbsentError:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.2)
         finally:
-            membership.close()
+            offsets.close()
 
     def _first(self, stand: Stand) -> Record[Any] | None:
         """The first unfinished record, if it can be read soon."""
@@ -226,11 +230,7 @@ class GroupLook:
 
 def topics_of_group(group: str, cluster: ClusterSettings) -> tuple[list[str], list[str]]:
     """All topics there are, and those that a group has committed offsets of or reads."""
-    look = GroupLook(Subject(group, cluster, ()))
-    counts = look._admin.topics()  # noqa: SLF001 - its own
-    known = look._known([(topic, number) for topic, count in counts.items() for number in range(count)])  # noqa: SLF001
-    read = [topic for member in look.group.members for topic, _ in member.places]
-    return sorted(counts), sorted({topic for topic, _ in known} | set(read))
+    return GroupLook(Subject(group, cluster, ())).topics()
 
 
 def _parked(topic: ErrorTopic) -> Iterator[Finding]:

@@ -1,10 +1,11 @@
 """Kafka clients: the only room that imports confluent_kafka. Both engines use it."""
 
-from laneway.kafka._admin import Admin, Place
+from laneway.kafka._admin import Admin
+from laneway.kafka._describe import Group, GroupMember
 from laneway.kafka._errors import BrokerAbsentError
 from laneway.kafka._filler import produce_many
-from laneway.kafka._group import GroupOffsets
-from laneway.kafka._membership import Committed, Membership, Owner
+from laneway.kafka._group import Committed, GroupOffsets, Place
+from laneway.kafka._membership import Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
 
@@ -12,6 +13,8 @@ __all__ = [
     "Admin",
     "BrokerAbsentError",
     "Committed",
+    "Group",
+    "GroupMember",
     "GroupOffsets",
     "KafkaSender",
     "Membership",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,23 +10,18 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaExc
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from laneway.errors import AdminError
+from laneway.kafka._describe import describe
 from laneway.kafka._errors import BrokerAbsentError, as_admin_error, is_auth_error, text_of
-from laneway.kafka._group import GroupOffsets
+from laneway.kafka._group import GroupOffsets, Place
 from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from laneway.kafka._describe import Group
+
 __all__ = ["Admin", "Place"]
 
-Place = tuple[str, int]
-"""A topic and a partition."""
-
-_COORDINATOR_MOVES = {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-}
 _AGES = 36_500 * 86_400_000  # milliseconds; a hundred years are for ever, and more would not fit a timedelta
 
 
@@ -132,21 +126,13 @@ class Admin:
         is_bounded = 0 <= kept < _AGES and "delete" in found["cleanup.policy"].value
         return timedelta(milliseconds=kept) if is_bounded else None
 
+    def group(self, name: str, timeout: float = 10.0) -> Group:
+        """A consumer group at this moment: its state, its members, and what they read."""
+        return describe(self._client, name, timeout)
+
     def members(self, group: str, timeout: float = 10.0) -> int:
         """How many consumers are in a group at this moment; none in a group that does not exist."""
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                return len(
-                    self._client.describe_consumer_groups([group], request_timeout=timeout)[group].result().members
-                )
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == KafkaError.GROUP_ID_NOT_FOUND:
-                    return 0
-                if code not in _COORDINATOR_MOVES or time.monotonic() > deadline:
-                    raise as_admin_error(error) from error
-            time.sleep(0.1)  # a coordinator that loads is ready within a second
+        return len(self.group(group, timeout).members)
 
     def lag(self, group: str, topic: str) -> dict[int, tuple[int | None, int]]:
         """Committed offset (None when there is none) and log end of each partition, as any lag tool would see them."""

@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from laneway.kafka._admin import _COORDINATOR_MOVES, Admin
 from laneway.kafka._errors import as_admin_error
 
 if TYPE_CHECKING:
-    from laneway.kafka._admin import Place
+    from confluent_kafka.admin import AdminClient
 
-__all__ = ["Group", "GroupAdmin", "GroupMember"]
+    from laneway.kafka._group import Place
+
+__all__ = ["Group", "GroupMember", "describe"]
+
+_COORDINATOR_MOVES = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +49,30 @@ class Group:
         return "rebalancing" in self.state
 
 
-class GroupAdmin(Admin):
-    """An admin that also describes groups."""
+def describe(client: AdminClient, name: str, timeout: float) -> Group:
+    """Describe a group.
 
-    def group(self, name: str, timeout: float = 10.0) -> Group:
-        """Describe a group.
-
-        Raises:
-            BrokerAbsentError: nobody answered.
-        """
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                found = self._client.describe_consumer_groups([name], request_timeout=timeout)[name].result()
-            except KafkaException as error:
-                code = error.args[0].code()
-                if code == KafkaError.GROUP_ID_NOT_FOUND:
-                    return Group(name, "unknown")
-                if code not in _COORDINATOR_MOVES or time.monotonic() > deadline:
-                    raise as_admin_error(error) from error
-                time.sleep(0.1)  # a coordinator that loads is ready within a second
-                continue
-            members = [
-                GroupMember(
-                    member.client_id,
-                    member.host.lstrip("/"),
-                    tuple(sorted((part.topic, part.partition) for part in member.assignment.topic_partitions)),
-                )
-                for member in found.members
-            ]
-            return Group(name, found.state.name.lower().replace("_", " "), tuple(members))
+    Raises:
+        BrokerAbsentError: nobody answered.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            found = client.describe_consumer_groups([name], request_timeout=timeout)[name].result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
+                return Group(name, "unknown")
+            if code not in _COORDINATOR_MOVES or time.monotonic() > deadline:
+                raise as_admin_error(error) from error
+            time.sleep(0.1)  # a coordinator that loads is ready within a second
+            continue
+        members = [
+            GroupMember(
+                member.client_id,
+                member.host.lstrip("/"),
+                tuple(sorted((part.topic, part.partition) for part in member.assignment.topic_partitions)),
+            )
+            for member in found.members
+        ]
+        return Group(name, found.state.name.lower().replace("_", " "), tuple(members))

@@ -10,9 +10,34 @@ from laneway.kafka._errors import as_admin_error
 from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["GroupOffsets"]
+__all__ = ["Committed", "GroupOffsets", "Place", "known_to"]
+
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+Committed = tuple[int, str]
+"""An offset and the metadata that were committed with it."""
+
+
+def known_to(consumer: Consumer, places: Iterable[Place], timeout: float) -> dict[Place, Committed]:
+    """What a consumer's group has committed; partitions of which it has committed nothing are left out.
+
+    Raises:
+        BrokerAbsentError: the group's coordinator did not answer or is not ready.
+    """
+    try:
+        answers = consumer.committed([TopicPartition(*place) for place in places], timeout)
+    except KafkaException as error:
+        raise as_admin_error(error) from error
+    found: dict[Place, Committed] = {}
+    for answer in answers:
+        if answer.error is not None:  # not the same as nothing committed: that would be read from the start
+            raise as_admin_error(KafkaException(answer.error))
+        if answer.offset >= 0:
+            found[answer.topic, answer.partition] = (answer.offset, answer.metadata or "")
+    return found
 
 
 class GroupOffsets:
@@ -30,12 +55,16 @@ class GroupOffsets:
         Raises:
             BrokerAbsentError: the group's coordinator did not answer or is not ready.
         """
-        asked = [TopicPartition(topic, partition) for partition in partitions]
-        try:
-            answers = self._consumer.committed(asked, timeout)
-        except KafkaException as error:
-            raise as_admin_error(error) from error
-        return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+        found = self.known([(topic, partition) for partition in partitions], timeout)
+        return {partition: offset for (_, partition), (offset, _) in found.items()}
+
+    def known(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, Committed]:
+        """What is committed of partitions of any topics, with its metadata.
+
+        Raises:
+            BrokerAbsentError: the group's coordinator did not answer or is not ready.
+        """
+        return known_to(self._consumer, places, timeout)
 
     def commit(self, topic: str, offsets: Mapping[int, int], *, wait: bool) -> None:
         """Commit offsets of one topic; with *wait* return when the broker has them."""

@@ -10,18 +10,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from laneway._record import Record
 from laneway.errors import EngineError
 from laneway.kafka._errors import as_admin_error, is_auth_error
+from laneway.kafka._group import known_to
 from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from laneway.kafka._admin import Place
+    from laneway.kafka._group import Committed, Place
     from laneway.lanes import Finished
 
-__all__ = ["Committed", "Membership", "Owner"]
-
-Committed = tuple[int, str]
-"""An offset and the metadata that were committed with it."""
+__all__ = ["Membership", "Owner"]
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
@@ -133,17 +131,7 @@ class Membership:
         Raises:
             BrokerAbsentError: the group's coordinator did not answer or is not ready.
         """
-        try:
-            answers = self._consumer.committed([TopicPartition(*place) for place in places], timeout)
-        except KafkaException as error:
-            raise as_admin_error(error) from error
-        found = {}
-        for answer in answers:
-            if answer.error is not None:
-                raise as_admin_error(KafkaException(answer.error))
-            if answer.offset >= 0:
-                found[answer.topic, answer.partition] = (answer.offset, answer.metadata or "")
-        return found
+        return known_to(self._consumer, places, timeout)
 
     def commit(self, offsets: Mapping[Place, Committed]) -> None:
         """Commit, and return when the broker has it. Another thread than the one that reads may call it too.
