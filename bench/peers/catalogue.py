@@ -129,7 +129,7 @@ PEERS = {
             "count",
             {
                 "w1": _ONLY_COUNTS,
-                "w2": Plan(at_once=1, remark="no call for each record"),
+                "w2": Plan(at_once=1, remark="no call for each record, order not seen"),
                 "w3": _ONLY_COUNTS,
                 "w4": _ONLY_COUNTS,
                 "w5": _ONLY_COUNTS,

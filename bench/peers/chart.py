@@ -1,12 +1,13 @@
-"""Draws the peers' figures and prints their table: ``python bench/peers/chart.py [RESULTS.json]``.
+"""Draws the peers' figures and writes their tables: ``python bench/peers/chart.py [RESULTS.json]``.
 
-It writes peers.svg and peers.png beside the results and Markdown to standard output. It needs the peers' environment.
+It writes peers.svg, peers.png and peers.md beside the results. It needs the peers' environment.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from tables import Line, lines_of, markdown
+from tables import Line, lines_of, page, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +57,8 @@ def main() -> None:
         figure = draw(lines, facts)
         figure.savefig(path.with_name("peers.svg"), metadata={"Date": None})
         figure.savefig(path.with_name("peers.png"), dpi=130)
-    print(markdown(lines, facts))
+    path.with_name("peers.md").write_text(page(lines, facts, "peers.svg"))
+    print(path.with_name("peers.md"))
 
 
 def newest() -> Path:
@@ -69,33 +71,34 @@ def draw(lines: list[Line], facts: dict[str, Any]) -> Figure:
     names = [name for name, members in shown.items() if members]
     rows = (len(names) + 1) // 2
     heights = [max(len(shown[name]) for name in names[row * 2 : row * 2 + 2]) + 2.6 for row in range(rows)]
-    figure = Figure(figsize=(13, 0.33 * sum(heights) + 1.6), facecolor="white", layout="constrained")
+    figure = Figure(figsize=(15.5, 0.34 * sum(heights) + 1.8), facecolor="white", layout="constrained")
     figure.get_layout_engine().set(h_pad=0.12, w_pad=0.08)
     grid = figure.add_gridspec(rows, 2, height_ratios=heights)
     drawn = {"w4": latencies, "cpu": costs}
     for number, name in enumerate(names):
         axes = figure.add_subplot(grid[number // 2, number % 2])
         drawn.get(name, rates)(axes, shown[name])
-        axes.set_title(PANELS[name], loc="left", fontsize=10.5, linespacing=1.35, pad=16)
-    figure.suptitle("Laneway and its peers, measured in one run", x=0.012, ha="left", fontsize=14, fontweight="bold")
+        axes.set_title(PANELS[name], loc="left", fontsize=10, linespacing=1.35, pad=16)
+    figure.suptitle("Laneway and its peers, on the same topics of one broker", x=0.012, ha="left", fontsize=14, fontweight="bold")
     legend(figure)
     figure.supxlabel(setting(facts), x=0.012, ha="left", fontsize=8.5, color=FAINT)
     return figure
 
 
 def chosen(name: str, lines: list[Line]) -> list[Line]:
+    """Who is in a panel. Who failed or hung is: with no bar, and told as such."""
     if name == "cpu":
         members = [line for line in lines if line.workload == "w1" and line.cpu]
         # With few records the start-up is all there is: those who got fewer are left out.
         return [line for line in members if line.records == max(member.records for member in members)]
-    return [line for line in lines if line.workload == name and line.rate]
+    return [line for line in lines if line.workload == name and line.state != "left out"]
 
 
 def rates(axes: Axes, lines: list[Line]) -> None:
     """The fastest on top; below them those that broke the order, because they did not do the same work."""
-    lines = sorted(lines, key=lambda line: (not line.breaks_order, line.rate or 0))
-    ideal = max((line.ideal for line in lines if line.ideal and line.state == "finished"), default=0.0)
-    top = max([line.rate or 0 for line in lines if not line.breaks_order] or [line.rate or 0 for line in lines])
+    lines = sorted(lines, key=lambda line: (bool(line.rate), not line.breaks_order, line.rate or 0))
+    ideal = max((line.ideal for line in lines if line.ideal and not line.told), default=0.0)
+    top = max([line.rate or 0 for line in lines if not line.breaks_order] or [line.rate or 0 for line in lines]) or 1.0
     if 0 < ideal < 3 * top:
         top = max(top, ideal)
         axes.axvline(ideal, color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0.5)
@@ -103,12 +106,9 @@ def rates(axes: Axes, lines: list[Line]) -> None:
             f"ideal {ideal:,.0f}", (ideal, len(lines) - 0.5), ha="center", va="bottom", fontsize=8, color=FAINT
         )
     for row, line in enumerate(lines):
-        length, beyond = (
-            min(line.rate or 0, 1.05 * top),
-            "\N{RIGHTWARDS ARROW} " if (line.rate or 0) > 1.05 * top else "",
-        )
-        state = "" if line.state == "finished" else f", {line.state}"
-        bar(axes, row, length, line, f"{beyond}{line.rate:,.0f}{state}")
+        rate = line.rate or 0
+        beyond = "\N{RIGHTWARDS ARROW} " if rate > 1.05 * top else ""
+        bar(axes, row, min(rate, 1.05 * top), line, f"{beyond}{rate:,.0f}" if rate else "")
     axes.set_xlim(0, top * 1.25)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     finish(axes, lines)
@@ -124,12 +124,15 @@ def costs(axes: Axes, lines: list[Line]) -> None:
 
 
 def latencies(axes: Axes, lines: list[Line]) -> None:
-    lines = sorted((line for line in lines if line.p50 and line.p99), key=lambda line: line.p50 or 0, reverse=True)
+    lines = sorted(lines, key=lambda line: line.p50 or float("inf"), reverse=True)
     axes.set_xscale("log")
+    axes.set_xlim(1, max([line.p99 or 1 for line in lines] + [10]) * 6)
     for row, line in enumerate(lines):
-        bar(axes, row, line.p99 or 0, line, f"{line.p50:,.1f} / {line.p99:,.0f}", pale=True)
-        axes.barh(row, line.p50 or 0, height=0.68, color=LANEWAY if line.is_laneway else PEER, linewidth=0)
-    axes.set_xlim(1, max(line.p99 or 1 for line in lines) * 6)
+        if line.p50 and line.p99:
+            bar(axes, row, line.p99, line, f"{line.p50:,.1f} / {line.p99:,.0f}", pale=True)
+            axes.barh(row, line.p50, height=0.68, color=LANEWAY if line.is_laneway else PEER, linewidth=0)
+        else:
+            bar(axes, row, 1, line, "")  # where the axis begins
     finish(axes, lines)
 
 
@@ -140,12 +143,14 @@ def bar(axes: Axes, row: int, length: float, line: Line, figure: str, *, pale: b
     # A white ground, so that a line behind a figure does not cross it out.
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
     place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-    axes.annotate(figure, (length, row), **place, fontsize=9, fontweight=weight(line), color=INK, bbox=ground)
+    text = ", ".join(filter(None, (figure, line.told))) or "no figure"
+    colour = WARN if line.told else INK
+    axes.annotate(text, (length, row), **place, fontsize=9, fontweight=weight(line), color=colour, bbox=ground)
 
 
 def finish(axes: Axes, lines: list[Line]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set_yticks(range(len(lines)), [label(line) for line in lines])
+    axes.set_yticks(range(len(lines)), [label(line) for line in lines], fontsize=9)
     for text, line in zip(axes.get_yticklabels(), lines, strict=True):
         text.set_fontweight(weight(line))
         if line.is_laneway:
@@ -161,8 +166,9 @@ def finish(axes: Axes, lines: list[Line]) -> None:
 
 
 def label(line: Line) -> str:
-    remark = line.wrong or line.why
-    return f"{line.title}\n({remark})" if remark and len(remark) < 40 else line.title
+    """The name and, below it, what was wrong or is to be known; the whole text is in the table."""
+    remark = textwrap.shorten(line.wrong or line.why, 46, placeholder=" …")
+    return f"{line.title}\n({remark})" if remark else line.title
 
 
 def weight(line: Line) -> str:
@@ -179,10 +185,16 @@ def legend(figure: Figure) -> None:
 
 
 def setting(facts: dict[str, Any]) -> str:
-    machine, versions = facts["machine"], facts["versions"]
-    named = ", ".join(f"{name} {version}" for name, version in versions.items())
-    shared = f"{machine['cores']} cores, shared by broker, producer and consumer"
-    return f"15 partitions, 10,000 keys, 200-byte values. {shared}.\n{named}."
+    machine = facts["machine"]
+    named = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    shared = f"{machine['cores']} cores and {machine['memory_gib']} GiB"
+    return (
+        f"15 partitions, 10,000 keys, 200-byte values. {shared}, shared by broker, producer and "
+        f"consumer; {machine['system']}, Python {machine['python']}. "
+        f"Measured {span(facts['results'])}.\n{named}.\n"
+        "Checked in each of these runs: order of each key, loss, duplicates. What was found stands below the name; "
+        "where nothing stands, nothing was."
+    )
 
 
 if __name__ == "__main__":

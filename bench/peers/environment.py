@@ -17,7 +17,7 @@ from pathlib import Path
 from laneway.broker import find_java, jar_problems
 from laneway.broker._fetch import _ivy_jar
 
-__all__ = ["HERE", "PARALLEL_CONSUMER", "java_command", "python", "versions"]
+__all__ = ["HERE", "HOME", "PARALLEL_CONSUMER", "java_command", "python", "versions"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -25,6 +25,7 @@ HOME = ROOT / ".make" / "peers"
 LOCK, PINS = HERE / "requirements.lock", HERE / "java" / "jars.sha256"
 SOURCE = HERE / "java" / "ParallelConsumerRun.java"
 PARALLEL_CONSUMER = "0.5.3.3"
+_PATIENCE = 600  # seconds
 _MODULE = f"""\
 <ivy-module version="2.0">
   <info organisation="laneway" module="peers"/>
@@ -111,7 +112,10 @@ def _uv() -> str:
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None, folder: Path | None = None) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+    # A registry that does not answer must not hold the bench up for ever.
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment, cwd=folder, timeout=_PATIENCE
+    )
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed:\n{(done.stdout + done.stderr)[-2000:]}")
 

@@ -1,15 +1,15 @@
 """Runs Laneway's competitors, and Laneway, one after the other on the same topics of one broker.
 
-``python bench/peers/run.py [--workloads w1,w4] [--peers quix,aiokafka] [--laneway spark] [--records 5000]`` keeps
-the figures in bench/results and draws the chart. Each run is a process of its own with a new consumer group; before it
-the machine must be quiet. README.md tells how each peer is set up.
+``python bench/peers/run.py [--workloads w1,w4] [--peers quix,aiokafka] [--laneway spark] [--repeat 3] [--resume]``
+keeps the figures in bench/results after each run and draws the chart at the end, also when it is interrupted. Each run
+is a process of its own with a new consumer group; before it the machine must be quiet. README.md tells how each peer is
+set up; ``python bench/table.py`` puts table and chart into the README.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import signal
 import subprocess
 import sys
@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalogue import LANEWAY, PEERS, WORKLOADS, Peer, Plan, Workload
-from environment import HERE, java_command, python, versions
+from environment import HERE, HOME, java_command, python, versions
 from job import Job
 from load import wait_until_quiet
+from sheet import OtherFactsError, Sheet, machine
 from topics import Topics
 from trial import Trial
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from laneway.broker import Running
 
-RESULTS = HERE.parent / "results"
+RESULTS, TRIED = HERE.parent / "results", HOME / "tried"
 SHOWN = (
     "records_per_second",
     "p50_ms",
@@ -54,12 +55,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="default: all")
     parser.add_argument("--peers", default=",".join(PEERS), help="default: all; 'none' for Laneway alone")
     parser.add_argument("--laneway", default="direct,spark", help="engines to run Laneway on; 'none' for none")
-    parser.add_argument("--records", type=int, help="at most so many, for a try")
+    parser.add_argument("--records", type=int, help=f"at most so many, for a try: its figures go to {TRIED.name}")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each; the chart shows their medians")
+    parser.add_argument("--resume", action="store_true", help="go on with the newest results; what is there stays")
     parser.add_argument("--limit", type=float, default=110, help="seconds a run may take, its start included")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait at most for a quiet machine")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for figures and chart")
-    return parser.parse_args()
+    parser.add_argument("--results", type=Path, help="folder for figures and chart; default: bench/results")
+    options = parser.parse_args()
+    # Figures of a try are no figures: they do not get beside the others by themselves.
+    options.results = options.results or (TRIED if options.records else RESULTS)
+    return options
 
 
 def chosen(names: str, known: dict[str, Any]) -> list[Any]:
@@ -73,10 +78,21 @@ def chosen(names: str, known: dict[str, Any]) -> list[Any]:
 class Contest:
     """All runs on one broker."""
 
-    def __init__(self, broker: Running, options: argparse.Namespace) -> None:
-        self._broker, self._options = broker, options
+    def __init__(self, broker: Running, options: argparse.Namespace, commands: dict[str, list[str] | str]) -> None:
+        self._broker, self._options, self._commands = broker, options, commands
         self._topics = Topics(broker.bootstrap)
         self._numbers = itertools.count(1)
+
+    def told(self, workload: Workload, peer: Peer) -> dict[str, Any]:
+        """One run, whatever becomes of it: one that cannot be made or judged is a failed one, not the end of all."""
+        about = {"measured": time.strftime("%Y-%m-%d %H:%M"), "limit_seconds": self._options.limit}
+        try:
+            return {**self.run(workload, peer), **about}
+        except Exception as error:
+            if not self._broker.pids:
+                raise RuntimeError("the broker has ended") from error
+            named = {"workload": workload.name, "peer": peer.name, "title": peer.title}
+            return {**named, "state": "failed", "why": f"{type(error).__name__}: {error}", **about}
 
     def run(self, workload: Workload, peer: Peer) -> dict[str, Any]:
         """One run, or the reason why there is none."""
@@ -84,6 +100,9 @@ class Contest:
         named = {"workload": workload.name, "peer": peer.name, "title": peer.title}
         if isinstance(plan, str):
             return {**named, "state": "left out", "why": plan}
+        command = self._commands[peer.name]
+        if isinstance(command, str):
+            return {**named, "state": "failed", "why": command}
         records = min(plan.records or workload.records, self._options.records or workload.records)
         workload = replace(workload, records=records)
         at_once = plan.at_once or workload.at_once
@@ -92,7 +111,7 @@ class Contest:
         before = wait_until_quiet(self._broker.pids, self._options.patience)
         asked = {"records": records, "at_once": at_once, "remark": plan.remark}
         with tempfile.TemporaryDirectory(prefix="laneway-peers-") as folder:
-            trial = Trial(command_of(peer), Path(folder), self._options.limit, peer.is_laneway, self._broker.pids)
+            trial = Trial(command, Path(folder), self._options.limit, peer.is_laneway, self._broker.pids)
             job = self._job(workload, peer, filled[0] if filled else self._topics.new(), folder, at_once)
             if filled:
                 figures = {"ideal_per_second": ideal(workload, filled[1]), **trial.on_filled(job, filled[1])}
@@ -135,44 +154,49 @@ def rounded(figures: dict[str, Any]) -> dict[str, Any]:
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}
 
 
-def figures_of(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def commands_of(peers: list[Peer]) -> dict[str, list[str] | str]:
+    """Fetch and compile what is missing, before anything is timed; of a peer that cannot be had, give the reason."""
+    commands: dict[str, list[str] | str] = {}
+    for peer in peers:
+        try:
+            commands[peer.name] = command_of(peer)
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+            commands[peer.name] = f"cannot be run: {error}"
+    return commands
+
+
+def runs_of(options: argparse.Namespace, sheet: Sheet) -> Iterator[dict[str, Any]]:
+    """Run what is asked for and, when it is resumed, not on the sheet yet."""
     workloads = chosen(options.workloads, WORKLOADS)
     peers = [*chosen(options.laneway, LANEWAY), *chosen(options.peers, PEERS)]
-    for peer in peers:
-        command_of(peer)  # fetches and compiles what is missing, before anything is timed
+    commands = commands_of(peers)
     with ephemeral() as broker:
-        yield from rounds(Contest(broker, options), workloads, peers, options.repeat)
-
-
-def rounds(contest: Contest, workloads: list[Workload], peers: list[Peer], repeat: int) -> Iterator[dict[str, Any]]:
-    for workload, _, peer in itertools.product(workloads, range(repeat), peers):
-        figures = contest.run(workload, peer)
-        shown = {name: figures[name] for name in SHOWN if figures.get(name) is not None}
-        print(workload.name, peer.name, figures["state"], figures.get("why") or "", shown, flush=True)
-        yield figures
+        contest = Contest(broker, options, commands)
+        for workload, number, peer in itertools.product(workloads, range(1, options.repeat + 1), peers):
+            if options.resume and sheet.has(workload.name, peer.name, number):
+                continue
+            figures = contest.told(workload, peer)
+            shown = {name: figures[name] for name in SHOWN if figures.get(name) is not None}
+            of = f"{number}/{options.repeat}"
+            print(workload.name, peer.name, of, figures["state"], figures.get("why") or "", shown, flush=True)
+            yield figures
 
 
 def main() -> None:
     """Run what is named on the command line, or all."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that processes are ended on the way out
     options = arguments()
-    options.results.mkdir(parents=True, exist_ok=True)
-    path = options.results / f"{time.strftime('%Y-%m-%d')}-peers.json"
-    facts = {"machine": machine(), "versions": versions(), "limit_seconds": options.limit, "results": []}
-    for figures in figures_of(options):
-        facts["results"].append(figures)
-        # Written after each run: half an hour of figures is not lost with the last one.
-        path.write_text(json.dumps(facts, indent=1) + "\n")
-    print(path)
-    subprocess.run([python(), str(HERE / "chart.py"), str(path)], check=True)
-
-
-def machine() -> dict[str, Any]:
-    """The facts that bench/run.py keeps; it has the name of this module, so its folder goes first."""
-    sys.path.insert(0, str(HERE.parent))
-    import run
-
-    return run.machine()
+    try:
+        sheet = Sheet(options.results, {"machine": machine(), "versions": versions()}, is_resumed=options.resume)
+    except OtherFactsError as error:
+        sys.exit(str(error))
+    try:
+        for figures in runs_of(options, sheet):
+            sheet.add(figures)
+    finally:
+        if sheet.path.exists():
+            print(sheet.path)
+            subprocess.run([python(), str(HERE / "chart.py"), str(sheet.path)], check=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-__all__ = ["Line", "lines_of", "markdown"]
+__all__ = ["Line", "lines_of", "overhead", "overview", "page", "setting", "span"]
 
 _TITLES = {
     "w1": "W1: 20 ms handler, records/s",
@@ -15,6 +15,8 @@ _TITLES = {
     "w4": "W4: latency at 2,000/s, p50 / p99 ms",
     "w5": "W5: W1 with Zipf keys, records/s",
 }
+_LOOP, _DIRECT = "confluent", "laneway-direct"
+_LONGEST = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Line:
     """CPU seconds for a million records, start-up included."""
     rss: float | None = None
     wrong: str = ""
+    breaks_order: bool = False
     foreign: float = 0.0
     ideal: float | None = None
 
@@ -43,8 +46,9 @@ class Line:
         return self.peer.startswith("laneway")
 
     @property
-    def breaks_order(self) -> bool:
-        return "order" in self.wrong
+    def told(self) -> str:
+        """How it ended, if not well."""
+        return "" if self.state == "finished" else self.state
 
 
 def lines_of(results: list[dict[str, Any]]) -> list[Line]:
@@ -56,45 +60,61 @@ def lines_of(results: list[dict[str, Any]]) -> list[Line]:
 
 
 def _line(runs: list[dict[str, Any]]) -> Line:
+    measured = [run for run in runs if run["state"] not in ("left out", "failed")]
     # A run that did not finish says so, whatever the others reached.
-    worst = min(runs, key=lambda run: run["state"] == "finished")
+    worst = min(measured or runs, key=lambda run: run["state"] == "finished")
     named = {name: worst[name] for name in ("workload", "peer", "title", "state")}
-    if worst["state"] in ("left out", "failed"):
-        return Line(**named, why=worst["why"])
-
-    def middle(name: str) -> float | None:
-        values = [run[name] for run in runs if run.get(name) is not None]
-        return median(values) if values else None
-
+    if not measured:
+        return Line(**named, why=_plain(worst["why"]))
+    handled = [run for run in measured if run["handled"]]
     return Line(
         **named,
         why=worst["remark"],
-        runs=len(runs),
+        runs=len(measured),
         records=worst["records"],
-        rate=middle("records_per_second"),
-        p50=middle("p50_ms"),
-        p99=middle("p99_ms"),
-        cpu=median(run["cpu_seconds"] / max(1, run["handled"]) * 1e6 for run in runs),
-        rss=middle("rss_mb"),
-        wrong=_wrong(runs),
-        foreign=max(run["foreign_cores"] for run in runs),
+        rate=_middle(measured, "records_per_second"),
+        p50=_middle(measured, "p50_ms"),
+        p99=_middle(measured, "p99_ms"),
+        cpu=median(run["cpu_seconds"] / run["handled"] * 1e6 for run in handled) if handled else None,
+        rss=_middle(measured, "rss_mb"),
+        wrong=_wrong(measured, [run for run in runs if run["state"] == "failed"]),
+        breaks_order=any(run["inversions"] or run["overlaps"] for run in measured),
+        foreign=max(run["foreign_cores"] for run in measured),
         ideal=worst.get("ideal_per_second"),
     )
 
 
-def _wrong(runs: list[dict[str, Any]]) -> str:
+def _middle(runs: list[dict[str, Any]], name: str) -> float | None:
+    values = [run[name] for run in runs if run.get(name) is not None]
+    return median(values) if values else None
+
+
+def _wrong(runs: list[dict[str, Any]], failed: list[dict[str, Any]]) -> str:
     most = {name: max(run[name] or 0 for run in runs) for name in ("lost", "duplicates", "inversions", "overlaps")}
     disorder = most["inversions"] + most["overlaps"]
     found = [f"order broken {disorder:,} times"] if disorder else []
-    return ", ".join(found + [f"{most[name]:,} {name}" for name in ("lost", "duplicates") if most[name]])
+    found += [f"{most[name]:,} {name}" for name in ("lost", "duplicates") if most[name]]
+    if failed:
+        found.append(f"{len(failed)} of {len(runs) + len(failed)} runs failed: {_plain(failed[-1]['why'])}")
+    return ", ".join(found)
 
 
-def markdown(lines: list[Line], facts: dict[str, Any]) -> str:
-    """The overview for the README and, below it, one table for each workload."""
-    return "\n".join([*_overview(lines), "", _setting(facts), *_details(lines)])
+def _plain(text: str) -> str:
+    """The last words of a program, fit for a cell: no bars, no tags, not too long."""
+    text = " ".join(text.split()).replace("|", "/").replace("<", "(").replace(">", ")")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _overview(lines: list[Line]) -> list[str]:
+def page(lines: list[Line], facts: dict[str, Any], chart: str = "") -> str:
+    """All figures: chart, overview and, below it, one table for each workload."""
+    head = ["# Laneway and its peers, measured", "", setting(facts), ""]
+    picture = [f"![one panel for each workload]({chart})", ""] if chart else []
+    ratio = overhead(lines)
+    return "\n".join([*head, *picture, *overview(lines), *([ratio] if ratio else []), *_details(lines), ""])
+
+
+def overview(lines: list[Line]) -> list[str]:
+    """A row for each peer, a column for each workload, and what is to be said of the cells."""
     workloads = [name for name in _TITLES if any(line.workload == name for line in lines)]
     cells = {(line.workload, line.peer): line for line in lines}
     notes: list[str] = []
@@ -103,19 +123,36 @@ def _overview(lines: list[Line]) -> list[str]:
         row = [_cell(cells[name, peer], notes) if (name, peer) in cells else "" for name in workloads]
         name = f"**{title}**" if peer.startswith("laneway") else title
         table.append(f"| {name} | " + " | ".join(row) + " |")
-    return [*table, "", *(f"{number}. {note}" for number, note in enumerate(notes, 1))]
+    return [*table, "", *(f"{number}. {note}" for number, note in enumerate(notes, 1)), *([""] if notes else [])]
+
+
+def overhead(lines: list[Line]) -> str:
+    """What a record of W2 costs Laneway beside a bare loop that calls the same no-op, of the same results.
+
+    Only the direct engine is held against it: both are one process, while Spark works on all cores at once.
+    """
+    times = {line.peer: 1e6 / line.rate for line in lines if line.workload == "w2" and line.rate and not line.told}
+    bare, own = times.get(_LOOP), times.get(_DIRECT)
+    if not bare or not own:
+        return ""
+    return (
+        f"**Overhead** (W2): a record takes {own:.2f} µs with Laneway's direct engine and {bare:.2f} µs in a bare "
+        f"confluent-kafka consume loop that calls the same no-op: {own / bare:.2f} times as long."
+    )
 
 
 def _cell(line: Line, notes: list[str]) -> str:
-    remarks = [line.why, line.wrong]
-    if line.state == "left out":
-        return "-" + _marked([line.why], notes)
-    if line.state == "failed":
-        return "failed" + _marked([line.why], notes)
-    if line.state != "finished":
-        remarks.append(line.state)
-    figure = f"{line.p50:,.1f} / {line.p99:,.1f}" if line.p50 is not None else f"{line.rate or 0:,.0f}"
-    return (f"**{figure}**" if line.is_laneway else figure) + _marked(remarks, notes)
+    if not line.runs:
+        return ("-" if line.state == "left out" else line.state) + _marked([line.why], notes)
+    return (f"**{_figure(line)}**" if line.is_laneway else _figure(line)) + _marked(
+        [line.why, line.wrong, line.told], notes
+    )
+
+
+def _figure(line: Line) -> str:
+    if line.workload == "w4":
+        return f"{line.p50:,.1f} / {line.p99:,.1f}" if line.p50 is not None and line.p99 is not None else "none"
+    return f"{line.rate:,.0f}" if line.rate else "none"
 
 
 def _marked(remarks: list[str], notes: list[str]) -> str:
@@ -128,13 +165,23 @@ def _marked(remarks: list[str], notes: list[str]) -> str:
     return f" <sup>{', '.join(numbers)}</sup>" if numbers else ""
 
 
-def _setting(facts: dict[str, Any]) -> str:
+def setting(facts: dict[str, Any]) -> str:
+    """The machine, the versions and the time."""
     machine, versions = facts["machine"], facts["versions"]
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f"{machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}, Python {machine['python']}; "
-        f"broker, producer and consumer on the same machine. {named}."
+        f"broker, producer and consumer on the same machine. {named}. "
+        f"Measured {span(facts['results'])}."
     )
+
+
+def span(results: list[dict[str, Any]]) -> str:
+    """When figures were measured: on a day, or from one day to another."""
+    days = sorted({result["measured"].split(" ")[0] for result in results if "measured" in result})
+    if not days:
+        return "on a day that was not kept"
+    return f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
 
 
 def _details(lines: list[Line]) -> list[str]:
@@ -151,11 +198,12 @@ def _details(lines: list[Line]) -> list[str]:
 
 
 def _detail(line: Line) -> str:
-    if line.cpu is None:
+    if not line.runs:
         return f"| {line.title} | | {line.state}: {line.why} | | | | | |"
-    figure = f"{line.p50} / {line.p99}" if line.p50 is not None else f"{line.rate or 0:,.0f}"
-    state = "" if line.state == "finished" else f" ({line.state})"
+    state = f" ({line.told})" if line.told else ""
     remark = f" ({line.why})" if line.why else ""
-    checks = line.wrong or ("not seen" if line.peer == "confluent-count" else "kept, none lost or repeated")
-    numbers = f"{line.cpu:,.1f} | {line.rss or 0:,.0f} | {checks} | {line.runs} | {line.foreign}"
-    return f"| {line.title}{remark} | {line.records:,} | {figure}{state} | {numbers} |"
+    kept = "kept as far as it came" if line.told else "kept, none lost or repeated"
+    checks = line.wrong or ("not seen" if line.peer == "confluent-count" else kept)
+    cpu = f"{line.cpu:,.1f}" if line.cpu else ""
+    numbers = f"{cpu} | {line.rss or 0:,.0f} | {checks} | {line.runs} | {line.foreign}"
+    return f"| {line.title}{remark} | {line.records:,} | {_figure(line)}{state} | {numbers} |"

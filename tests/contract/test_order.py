@@ -109,10 +109,17 @@ def test_more_keys_are_in_work_than_there_are_partitions(world: World) -> None:
     assert 20 < most_at_once(calls.calls()) <= 40
 
 
+# Not with the fake, which calls sync handlers one at a time.
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param("direct", marks=[pytest.mark.broker]),
+        pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.broker]),
+    ],
+    indirect=True,
+)
 def test_more_sync_keys_are_in_work_than_there_are_partitions(world: World) -> None:
     """Lanes of a sync handler that waits are threads, so more keys are in work than there are partitions."""
-    if not world.runs_threads:
-        pytest.skip("the fake calls sync handlers one at a time")
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
     @app.handler(topic, lanes=12)

@@ -38,6 +38,15 @@ class Histogram:
                 bucket = (shift << 5) + (value >> shift)
             counts[bucket] = counts.get(bucket, 0) + 1
 
+    def add(self, value: int) -> None:
+        """Count one value."""
+        if value >= _EXACT:
+            shift = value.bit_length() - 6
+            value = (shift << 5) + (value >> shift)
+        elif value < 0:
+            value = 0
+        self.counts[value] = self.counts.get(value, 0) + 1
+
     def merge(self, other: Histogram) -> None:
         """Add the counts of another histogram."""
         for bucket, number in other.counts.items():
@@ -64,3 +73,4 @@ class Histogram:
             return bucket
         shift = (bucket >> 5) - 1
         return (bucket - (shift << 5)) << shift
+

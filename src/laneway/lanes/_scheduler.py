@@ -240,6 +240,10 @@ class Scheduler(Generic[T]):
         """Whether every item pushed is finished with."""
         return self.records == 0
 
+    def queue_of(self, key: Hashable) -> KeyQueue[T] | None:
+        """The queue of a key, only to be looked at; None when nothing of it is here. Items without a key have none."""
+        return self._queues.get(key)
+
     def _forget_empty(self) -> None:
         def is_full(queue: KeyQueue[T]) -> bool:
             return len(queue.items) > queue.start

@@ -144,6 +144,10 @@ class Acks:
                 ack.place = None
                 self._settle(place[0], place[1] + 1)
 
+    def waiting(self) -> list[Record[Any]]:
+        """The records that wait, those whose key has gone on too."""
+        return list(self._records.values())
+
 
 def acknowledging(function: Callable[..., Any], name: str, *, is_async: bool) -> Callable[[Record[Any]], Any]:
     """A function of a record that calls one of a record and its `Ack`, and leaves the record when it is not over."""

@@ -11,6 +11,7 @@ from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline._acks import Acks
 from laneway.pipeline._breaker import BreakerState, Gate
 from laneway.pipeline._copies import Copies
+from laneway.pipeline._execute import Result
 from laneway.pipeline._ladder import Ladder
 from laneway.pipeline._outbox import Outbox
 from laneway.pipeline._pace import Pace
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.instrumentation import Event
     from laneway.pipeline._backlog import Backlog
-    from laneway.pipeline._execute import Result
     from laneway.retry import Defer
     from laneway.typing import Sender
 
@@ -98,6 +98,8 @@ class Desk:
         self._short_since: float | None = None
         self._idle_since: float | None = None
         self._pace = Pace()
+        self._is_plain = self.gate is None and not self.telling.tells_ends
+        """Whether nobody is to be told of a record that was handled."""
         self._latency = Histogram(self.tally.latency)
 
     @property
@@ -209,6 +211,24 @@ class Desk:
         for records, posted in result.outputs:
             self._replies.send(records, posted, [old for new in records for old in older.get(id(new), ())])
 
+    def settle_one(
+        self, turn: list[KeyQueue[Record[Any]]], record: Record[Any], result: Result | None, seconds: float
+    ) -> None:
+        """As `settle`, for a turn of one record; without a result it was handled and has led to nothing."""
+        if result is None and self._is_plain:
+            tally = self.tally
+            tally.calls += 1
+            tally.seconds += seconds
+            tally.handled += 1
+            self._pace.saw(1, seconds)
+            self.scheduler.settle(turn[0], 1)
+            self.scheduler.end_turn(turn)
+            self._finish((record,))
+            return
+        result = result or Result.of(record)
+        result.seconds = seconds
+        self.settle(turn, result)
+
     def tick(self) -> None:
         """Let time pass: acknowledgements, repeats, postponed keys."""
         now = self._clock.monotonic()
@@ -270,7 +290,7 @@ class Desk:
         if len(records) == 1:  # by far the commonest with a slow handler: no lists
             record = records[0]
             self.ledger.finish(record.partition, record.offset)
-            self._latency.add_all((now - record.timestamp,))
+            self._latency.add(now - record.timestamp)
         else:
             self.ledger.finish_all([(record.partition, record.offset) for record in records])
             self._latency.add_all([now - record.timestamp for record in records])

@@ -69,6 +69,15 @@ class Result:
         self.calls = 0
         self.seconds = 0.0
 
+    @classmethod
+    def of(cls, record: Record[Any]) -> Result:
+        """Of a turn whose only record was handled."""
+        result = cls()
+        result.done.append(1)
+        result.finished.append(record)
+        result.calls = 1
+        return result
+
 
 class Call:
     """Runs turns of one route.
@@ -118,13 +127,9 @@ class Call:
                         finished.append(record)
                     else:
                         result.outputs.append(((record,), self._posted(answer)))
-                except Skip as skip:
-                    result.skipped.append(record)
-                    if self._keeps_reasons:
-                        result.reasons[id(record)] = skip
                 except Exception as error:  # noqa: BLE001 - the lane boundary: any failure of user code climbs the ladder
-                    result.failures[index] = (record, error)
-                    break
+                    if not self._is_skipped(result, index, record, error):
+                        break
                 count += 1
             result.calls += count
             done.append(count)
@@ -154,16 +159,9 @@ class Call:
                         finished.append(record)
                     else:
                         result.outputs.append(((record,), self._posted(answer)))
-                except Skip as skip:
-                    result.skipped.append(record)
-                    if self._keeps_reasons:
-                        result.reasons[id(record)] = skip
-                except asyncio.CancelledError as error:
-                    result.failures[index] = (record, self._cancelled(error))
-                    break
-                except Exception as error:  # noqa: BLE001 - the lane boundary
-                    result.failures[index] = (record, error)
-                    break
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
+                    if not self._is_skipped(result, index, record, error):
+                        break
                 count += 1
             result.calls += count
             done.append(count)
@@ -173,6 +171,30 @@ class Call:
                 break
         result.calls += len(result.failures)
         result.seconds = self._clock.monotonic() - began
+        return result
+
+    async def one_async(self, record: Record[Any]) -> Result | None:
+        """As `single_async` with a turn of one record; None when it was handled and there is nothing more to say.
+
+        That is nearly every turn of a slow handler, and what a lane costs is made of such small things. The caller
+        takes the time.
+        """
+        result = None
+        try:
+            if self._codec is not None and record.raw is not None:
+                record.value = self._codec.decode(record.raw)
+            call = self._function(record)
+            answer = await (call if self._timeout is None else self._limited(call, self._timeout))
+            if answer is not None:
+                posted = self._posted(answer)
+                result = Result()
+                result.outputs.append(((record,), posted))
+                result.done.append(1)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
+            result = Result()
+            result.done.append(int(self._is_skipped(result, 0, record, error)))
+        if result is not None:
+            result.calls = 1
         return result
 
     def batch(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
@@ -214,6 +236,16 @@ class Call:
                 if self._halts and self._is_enough(result, error):
                     break
         return self._closed(result, turn, pieces, began)
+
+    def _is_skipped(self, result: Result, index: int, record: Record[Any], error: BaseException) -> bool:
+        """Take down how a call ended that did not return; whether the next record of its queue may be called."""
+        if isinstance(error, Skip):
+            self._skip_all(result, (record,), error)
+            return True
+        if isinstance(error, asyncio.CancelledError):
+            error = self._cancelled(error)
+        result.failures[index] = (record, error)  # type: ignore[assignment]  # of the others only exceptions are caught
+        return False
 
     def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[Result, Pieces]:
         """What to call with; a kind that is wrong fails all of it before anything is called."""
@@ -306,7 +338,7 @@ class Call:
         result.is_halted = is_lost and is_failure(error)
         return result.is_halted
 
-    def _skip_all(self, result: Result, records: list[Record[Any]], skip: Skip) -> None:
+    def _skip_all(self, result: Result, records: Sequence[Record[Any]], skip: Skip) -> None:
         result.skipped += records
         if self._keeps_reasons:
             result.reasons |= dict.fromkeys(map(id, records), skip)

@@ -28,6 +28,7 @@ class AsyncRunner:
     def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
         self._desk = desk
         self._execute = call.batch_async if desk.route.is_batch else call.single_async
+        self._one = None if desk.route.is_batch else call.one_async
         self._clock = clock
         self._lanes: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -75,7 +76,9 @@ class AsyncRunner:
         room = self._desk.room
         if not room:
             return 0
-        records = source.fetch(min(room, _FETCH), 0.0)
+        # A look at the source comes once in a round of the loop, in which every lane may end its turn.
+        most = max(_FETCH, 2 * self._desk.scheduler.lanes) if self._announces else _FETCH
+        records = source.fetch(min(room, most), 0.0)
         if records:
             self._desk.admit(records)
         return len(records)
@@ -112,11 +115,16 @@ class AsyncRunner:
         lane.add_done_callback(self._ended)
 
     async def _lane(self, turn: list[KeyQueue[Record[Any]]] | None) -> None:
-        desk, execute = self._desk, self._execute
+        desk, execute, one, now, changed = self._desk, self._execute, self._one, self._clock.monotonic, self._changed
         while turn is not None:
-            desk.settle(turn, await execute(turn))
+            if one is not None and len(turn) == 1 == turn[0].taken:
+                record, began = turn[0].items[turn[0].start], now()
+                result = await one(record)
+                desk.settle_one(turn, record, result, now() - began)
+            else:
+                desk.settle(turn, await execute(turn))
             # Keys may be ready for other lanes, postponed, or waiting for their copies: the reader looks again.
-            self._changed.set()
+            changed.set()
             turn = desk.take()
 
     def _ended(self, lane: asyncio.Task[None]) -> None:

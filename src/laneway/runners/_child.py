@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laneway._clock import SystemClock
+from laneway._garbage import collect_rarely
 from laneway._interception import name_of
 from laneway._record import Record
 from laneway.errors import DeclarationError, EngineError
@@ -173,10 +174,10 @@ def _loaded(start: Start) -> Load:
             _call(setup)
         except Exception as error:
             raise EngineError(f"setup {name_of(setup)!r} failed in a child process: {_in_words(error)}") from error
-    # What is there now stays; and looking for cycles at every 700 objects is a waste where records come and go.
+    # What is there now stays.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_rarely()
     return load
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._interception import Interceptors, name_of
 from laneway.errors import DeclarationError
 from laneway.runners._child import LOADING, Load
+from laneway.runners._locked import LockedRunner
 from laneway.runners._process_lane import ProcessLane
 
 if TYPE_CHECKING:
@@ -29,11 +30,9 @@ __all__ = ["ProcessRunner"]
 
 _FETCH = 2_000  # records a fetch; while they are converted no lane's thread gets a word in
 _IDLE = 0.005  # seconds the reader waits for the source
-_LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, the end
-_LONG_LOOK = 1.0  # the same while a breaker is open
 
 
-class ProcessRunner:
+class ProcessRunner(LockedRunner):
     """Runs a sync handler's turns in up to *processes* child processes.
 
     Each child has a thread here that gives it turns and waits for its word; that is its lane. The reader's thread owns
@@ -69,21 +68,12 @@ class ProcessRunner:
         cleanups: Sequence[Callable[[], Any]] = (),
     ) -> None:
         _check(route, processes)
-        self._desk = desk
+        super().__init__(desk, clock, lock, processes)
         self._route = route
-        self._clock = clock
-        self._processes = processes
         self._load = _pickled(Load(_for_child(route), tuple(setups), tuple(cleanups)))
         self._main = _main_module(self._load)
-        self._lock = lock or threading.Lock()
-        self._work = threading.Condition(self._lock)
-        self._changed = threading.Condition(self._lock)
-        self._lanes: list[tuple[ProcessLane, threading.Thread]] = []
-        self._idle = 0
+        self._lanes: list[ProcessLane] = []
         self._over = threading.Event()
-        self._announces = False
-        """Whether the source wakes this runner when records arrive."""
-        self._broken: BaseException | None = None
 
     def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
@@ -95,11 +85,6 @@ class ProcessRunner:
             is_clean = True
         finally:
             self._end(is_clean=is_clean)
-
-    def wake(self) -> None:
-        """Look again at source and desk. Any thread may call it."""
-        with self._lock:
-            self._changed.notify()
 
     def _look(self, source: Source) -> bool:
         """Read, let time pass, wake lanes, wait a little; whether all is done."""
@@ -116,42 +101,15 @@ class ProcessRunner:
             if source.is_exhausted and desk.is_done:
                 return True
             self._wake_lanes()
-            if not records and not (self._announces and source.has_news and desk.room):  # type: ignore[attr-defined]
+            if not records and not self._has_news(source):
                 self._changed.wait(self._pause(source))
         return False
-
-    def _pause(self, source: Source) -> float:
-        desk = self._desk
-        if not self._announces and not source.is_exhausted and desk.room:
-            return 0.001
-        if desk.outbox.pending:
-            return 0.005
-        wake, most = desk.next_wake, _LONG_LOOK if self._is_held else _LOOK
-        return most if wake is None else min(most, max(0.0, wake - self._clock.monotonic()))
-
-    @property
-    def _is_held(self) -> bool:
-        """Whether a breaker is open: a probe at most may begin, and nothing else happens before it is due."""
-        return self._desk.gate is not None and self._desk.gate.is_open
-
-    def _wake_lanes(self) -> None:
-        """Called with the lock held: as many lanes as there is work for."""
-        desk = self._desk
-        if not desk.can_start:
-            return
-        wanted = min(desk.scheduler.ready, desk.scheduler.lanes - desk.scheduler.lanes_busy)
-        if self._is_held:
-            wanted = min(wanted, 1)
-        if self._route.is_batch:
-            wanted = min(wanted, -(-desk.scheduler.ready // self._route.size))
-        while self._idle < wanted and len(self._lanes) < self._processes:
-            self._add_lane()
-        self._work.notify(wanted)
 
     def _add_lane(self) -> None:
         lane = ProcessLane(self._route, self._main, self._load, self._over)
         thread = threading.Thread(target=self._run_lane, args=(lane,), name=f"lane-{len(self._lanes)}", daemon=True)
-        self._lanes.append((lane, thread))
+        self._lanes.append(lane)
+        self._threads.append(thread)
         self._idle += 1
         thread.start()
 
@@ -198,13 +156,13 @@ class ProcessRunner:
             self._over.set()
             self._work.notify_all()
         try:
-            for lane, _ in self._lanes:
+            for lane in self._lanes:
                 if not (is_clean and lane.is_ready):
                     lane.kill()  # at work, where no call may go on, or not ready yet, with nothing to clean up
-            for _, thread in self._lanes:
+            for thread in self._threads:
                 thread.join()
         except BaseException:
-            for lane, _ in self._lanes:
+            for lane in self._lanes:
                 lane.kill()  # whoever waited was told to wait no longer
             raise
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from laneway.runners._locked import LockedRunner
+
 if TYPE_CHECKING:
     from laneway._clock import Clock
     from laneway._record import Record
@@ -21,12 +23,10 @@ _TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are kno
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
 _LONG_IDLE = 0.05  # seconds it waits for a source that wakes it
-_LONG_LOOK = 1.0  # seconds at most between looks while a breaker is open: lanes and the clock tell, this is to be sure
-_LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
 
 
-class ThreadRunner:
+class ThreadRunner(LockedRunner):
     """Runs a sync handler's turns on up to as many threads as there are lanes.
 
     A fast handler (under 0.1 ms a call) is called on the reader's own thread: Python runs one thread at a time, so
@@ -43,25 +43,11 @@ class ThreadRunner:
     """
 
     def __init__(self, desk: Desk, call: Call, clock: Clock, lock: threading.Lock | None = None) -> None:
-        self._desk = desk
+        super().__init__(desk, clock, lock, desk.scheduler.lanes)
         self._execute = call.batch if desk.route.is_batch else call.single
-        self._clock = clock
-        self._lock = lock or threading.Lock()
-        self._work = threading.Condition(self._lock)
-        self._changed = threading.Condition(self._lock)
-        self._threads: list[threading.Thread] = []
-        self._idle = 0
         self._moved = clock.monotonic()
         """When a turn was last finished."""
         self._is_over = False
-        self._announces = False
-        """Whether the source wakes this runner when records arrive."""
-        self._broken: BaseException | None = None
-
-    def wake(self) -> None:
-        """Look again at source and desk. Any thread may call it."""
-        with self._lock:
-            self._changed.notify()
 
     def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
@@ -86,7 +72,7 @@ class ThreadRunner:
                     if not inline:
                         self._wake_lanes()
                         if not records and not self._has_news(source):
-                            self._changed.wait(self._pause(source))
+                            self._changed.wait(self._pause(source, _TRIAL_TIME))
                         continue
                 self._work_inline(source)
         finally:
@@ -100,10 +86,6 @@ class ThreadRunner:
             return 0.001
         return _LONG_IDLE if self._announces else _IDLE
 
-    def _has_news(self, source: Source) -> bool:
-        """Whether records have arrived since the source was asked, and there is room for them."""
-        return self._announces and bool(source.has_news) and self._desk.room > 0  # type: ignore[attr-defined]
-
     def _is_fast(self) -> bool:
         desk = self._desk
         return desk.tally.calls >= _TRIAL and desk.pace < _FAST and desk.route.kind == "single"
@@ -116,40 +98,11 @@ class ThreadRunner:
             with self._lock:
                 # Something may be in work, postponed or on its way to a topic.
                 if self._desk.scheduler.records or self._desk.outbox.pending:
-                    self._changed.wait(self._pause(source) if self._is_held else 0.001)
+                    self._changed.wait(self._pause(source, _TRIAL_TIME) if self._is_held else 0.001)
             return
         result = self._execute(turn)
         with self._lock:
             self._desk.settle(turn, result)
-
-    def _pause(self, source: Source) -> float:
-        if not self._announces and not source.is_exhausted and self._desk.room:
-            return 0.001
-        if self._desk.can_start:
-            return _TRIAL_TIME
-        if self._desk.outbox.pending:
-            return 0.005
-        wake, most = self._desk.next_wake, _LONG_LOOK if self._is_held else _LOOK
-        return most if wake is None else min(most, max(0.0, wake - self._clock.monotonic()))
-
-    @property
-    def _is_held(self) -> bool:
-        """Whether a breaker is open: a probe at most may begin, and nothing else happens before it is due."""
-        return self._desk.gate is not None and self._desk.gate.is_open
-
-    def _wake_lanes(self) -> None:
-        """Called with the lock held: as many threads as there is work for, no more than are useful."""
-        desk = self._desk
-        if not desk.can_start:
-            return
-        wanted = max(0, min(desk.scheduler.ready, self._useful() - desk.scheduler.lanes_busy))
-        if self._is_held:
-            wanted = min(wanted, 1)
-        if desk.route.is_batch:
-            wanted = min(wanted, -(-desk.scheduler.ready // desk.route.size))
-        while self._idle < wanted and len(self._threads) < desk.scheduler.lanes:
-            self._add_thread()
-        self._work.notify(wanted)
 
     def _useful(self) -> int:
         """How many lanes may work at once.
@@ -168,7 +121,7 @@ class ThreadRunner:
             return None
         return self._desk.take()
 
-    def _add_thread(self) -> None:
+    def _add_lane(self) -> None:
         before = threading.stack_size(_STACK)
         try:
             thread = threading.Thread(target=self._lane, name=f"lane-{len(self._threads)}", daemon=True)

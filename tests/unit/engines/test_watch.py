@@ -20,6 +20,7 @@ from laneway._status import StatusFile, statuses
 from laneway.engines.direct import _progress, _stalls
 from laneway.engines.direct._check import Check
 from laneway.engines.direct._hold import Hold
+from laneway.engines.direct._host import AppHost
 from laneway.engines.direct._progress import Progress
 from laneway.engines.direct._stalls import Heard, explain
 from laneway.engines.direct._station import Station
@@ -64,23 +65,19 @@ def row(offset, key=b"k", partition=0):
 @contextmanager
 def station_of(app, records, post=None, lanes=4):
     """A station at work on records, and what it has told of them."""
-    heard = Heard()
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    heard, host = Heard(), AppHost(app)
     station = Station(
         app.routes[0],
         app.name,
         lanes=lanes,
         sender=post or Post(),
-        loop=lambda: loop,
+        loop=lambda: host.loop,
         lock=threading.Lock(),
         backlog=Backlog(),
         breaker=BreakerState(),
         notice=lambda _: None,
         listener=heard.hear,
     )
-    if app.routes[0].is_async:
-        thread.start()
     station.start()
     if records:
         station.intake.put(records)
@@ -94,11 +91,7 @@ def station_of(app, records, post=None, lanes=4):
     finally:
         station.order(station.desk.wind_up)
         station.abandon()
-        if thread.is_alive():
-            eventually(lambda: station.is_over, timeout=20)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-        loop.close()
+        host.close()
 
 
 def awaited(station, code, partition=0, offset=0):
@@ -247,6 +240,25 @@ def test_a_record_without_a_key_is_found_too(gate):
         gate.set()
 
     assert cause.record.key is None
+
+
+def test_a_record_that_nobody_has_acknowledged():
+    """Its function has returned; the next of its key waits behind it."""
+    app, acks = App("shop"), []
+
+    @app.handler(ORDERS, lanes=4, acknowledge="manual")
+    def charge(record, ack):
+        acks.append(ack)
+
+    with station_of(app, [row(0), row(1)]) as station:
+        cause, next_ = awaited(station, "acknowledge"), awaited(station, "behind", 0, 1)
+        acks[0].done()
+        eventually(lambda: len(acks) == 2, timeout=30)
+        acks[1].done()
+
+    assert (cause.record.offset, next_.record.offset) == (0, 1)
+    assert cause.words == "handler 'charge' has returned and not acknowledged it yet"
+    assert next_.words == f"it waits behind orders[0]@0 of its key: {cause.words}"
 
 
 def test_a_batch_that_is_not_full():
@@ -577,11 +589,7 @@ def test_a_check_that_hangs_counts_as_no_and_recovers(gate):
 
 def test_an_async_check_runs_on_the_loop_and_has_a_limit():
     """Its answer counts as that of a plain one, and a task that takes too long is cancelled."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    cancelled = threading.Event()
-    answers = [True]
+    host, cancelled, answers = AppHost(App("shop")), threading.Event(), [True]
 
     async def bank():
         if answers[0] is None:
@@ -592,7 +600,7 @@ def test_an_async_check_runs_on_the_loop_and_has_a_limit():
                 raise
         return answers[0]
 
-    check = Check(bank, lambda: loop, every=0.01, timeout=0.3)
+    check = Check(bank, lambda: host.loop, every=0.01, timeout=0.3)
     check.start()
     try:
         eventually(lambda: check.trouble is None, timeout=20)
@@ -603,9 +611,7 @@ def test_an_async_check_runs_on_the_loop_and_has_a_limit():
         answers[0] = True
         check.end()
         check._thread.join(20)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        host.close()
 
 
 class Switch:

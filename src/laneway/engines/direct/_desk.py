@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from laneway.pipeline import Copied, Desk
+from laneway.pipeline import Copied, Desk, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laneway._record import Record
     from laneway.lanes import KeyQueue
-    from laneway.pipeline import Backlog, Result
+    from laneway.pipeline import Backlog
 
 __all__ = ["OwnedDesk"]
 
@@ -33,6 +33,7 @@ class OwnedDesk(Desk):
     def __init__(self, *args: Any, backlog: Backlog | None = None, **kwargs: Any) -> None:
         super().__init__(*args, backlog=backlog, **kwargs)
         self._backlog = backlog
+        self._is_columnar = self.route.kind == "columnar"
         self._orders: deque[Callable[[], None]] = deque()
         self._closed: set[int] = set()
         self._fences: dict[int, int] = {}
@@ -158,6 +159,16 @@ class OwnedDesk(Desk):
         if comes_back and self._is_winding_up:
             self._drop_late()
 
+    def settle_one(
+        self, turn: list[KeyQueue[Record[Any]]], record: Record[Any], result: Result | None, seconds: float
+    ) -> None:
+        """Act on what became of a turn of one record."""
+        if result is None and (self._closed or self._fences or self._is_winding_up):
+            result = Result.of(record)
+        if result is None:
+            self.begun.pop(id(turn), None)
+        super().settle_one(turn, record, result, seconds)
+
     def _obey(self) -> None:
         while self._orders:
             self._orders.popleft()()
@@ -218,7 +229,7 @@ class OwnedDesk(Desk):
             super()._give_up(record, error)
 
     def _finish(self, records: Sequence[Record[Any]]) -> None:
-        if self.route.kind == "columnar":
+        if self._is_columnar:
             # Rows have lost their epoch on the way through a table; the ledger knows those whose copies are awaited.
             records = [record for record in records if self.ledger.has(record.partition, record.offset)]
         elif self._fences:

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from laneway._garbage import collecting_rarely
 from laneway._life import Life, State
 from laneway._route import check_together
 from laneway._status import StatusFile
@@ -174,6 +175,7 @@ class DirectEngine:
                 return report
             self._crews = crews
             self._errors = self._scheduled(app, settings, host, report)
+            stack.enter_context(collecting_rarely())
             self._work(report, settings, host)
         return report
 

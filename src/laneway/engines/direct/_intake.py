@@ -66,6 +66,8 @@ class Intake:
             if not self._lists:
                 return []
             found = self._lists.popleft()
+            while self._lists and len(found) < most:
+                found = found + self._lists.popleft()
             if len(found) > most:
                 self._lists.appendleft(found[most:])
                 found = found[:most]

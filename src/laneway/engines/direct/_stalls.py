@@ -159,8 +159,7 @@ def _running(station: Station, record: Record[Any], count: int, seconds: float) 
 def _waiting(station: Station, record: Record[Any], heard: Heard, timeout: float, now: float) -> Cause:
     """A record that no lane has taken."""
     scheduler, route = station.desk.scheduler, station.route
-    key = route.lane_key(record)
-    queue = None if key is None else scheduler._queues.get(key)  # noqa: SLF001 - only looked at
+    queue = scheduler.queue_of(route.lane_key(record))
     head = record if queue is None else queue.items[queue.start]
     if head is not record and (queue is None or queue.is_out):
         what = "partition" if route.kept_order == "partition" else "key"
@@ -201,7 +200,7 @@ def _elsewhere(station: Station, spot: Spot, heard: Heard, timeout: float) -> Ca
     if not desk.ledger.has(*spot):
         is_held = desk.scheduler.records or (desk.gate is not None and desk.gate.is_open)
         return _unstarted(station, heard) if is_held else _unread(station, spot[0])
-    for record in list(desk.acks._records.values()):  # noqa: SLF001 - only looked at
+    for record in desk.acks.waiting():
         if (record.partition, record.offset) == spot:
             return Cause("acknowledge", f"handler {route.name!r} has returned and not acknowledged it yet", record)
     troubles = heard.troubles(route.name, is_pending=bool(desk.outbox.pending), timeout=timeout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import os
 import signal
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from laneway._error_app import ErrorApp
+from laneway._garbage import collect_rarely
 from laneway.engines._clients import new_loop
 from laneway.kafka import Admin, KafkaSender, RangeReader
 from laneway.pipeline import BreakerState
@@ -66,8 +66,7 @@ class AppHost:
         if app.cleanups:
             # Spark ends its workers with SIGHUP and never lets them return from main, so atexit would not run.
             signal.signal(signal.SIGHUP, self._leave)
-        # A worker makes and drops records by the hundred thousand; looking at them for cycles every 700 is a waste.
-        gc.set_threshold(50_000, 20, 100)
+        collect_rarely()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
