@@ -11,10 +11,13 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import figures
 from machine import machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SPARK = (
     ["w1"],
@@ -60,11 +63,11 @@ def main() -> None:
         sys.exit(f"not measured: {', '.join(failed)}")
 
 
-def measure(engine: str, wanted: set[str]) -> list[str]:
+def measure(engine: str, wanted: set[str], folder: Path = figures.RESULTS) -> list[str]:
     """Measure an engine, keep its figures after each workload, and return what failed."""
-    path = figures.RESULTS / f"{time.strftime('%Y-%m-%d')}-{engine}.json"
+    path = folder / f"{time.strftime('%Y-%m-%d')}-{engine}.json"
     # What is not measured now is carried on from the newest file, with the day it has.
-    kept = figures.read(figures.newest(engine))
+    kept = figures.read(figures.newest(engine, folder))
     facts, failed = machine(), []
     order = [" ".join(["laneway bench", *arguments]) for arguments in RUNS[engine]]
     for arguments, command in zip(RUNS[engine], order, strict=True):

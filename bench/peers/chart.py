@@ -79,7 +79,8 @@ def draw(lines: list[Line], facts: dict[str, Any]) -> Figure:
         axes = figure.add_subplot(grid[number // 2, number % 2])
         drawn.get(name, rates)(axes, shown[name])
         axes.set_title(PANELS[name], loc="left", fontsize=10, linespacing=1.35, pad=16)
-    figure.suptitle("Laneway and its peers, on the same topics of one broker", x=0.012, ha="left", fontsize=14, fontweight="bold")
+    title = "Laneway and its peers, on the same topics of one broker"
+    figure.suptitle(title, x=0.012, ha="left", fontsize=14, fontweight="bold")
     legend(figure)
     figure.supxlabel(setting(facts), x=0.012, ha="left", fontsize=8.5, color=FAINT)
     return figure
@@ -191,7 +192,8 @@ def setting(facts: dict[str, Any]) -> str:
     return (
         f"15 partitions, 10,000 keys, 200-byte values. {shared}, shared by broker, producer and "
         f"consumer; {machine['system']}, Python {machine['python']}. "
-        f"Measured {span(facts['results'])}.\n{named}.\n"
+        f"Measured {span(facts['results'])}.\n{named}; Laneway itself on confluent-kafka "
+        f"{machine['confluent-kafka']}.\n"
         "Checked in each of these runs: order of each key, loss, duplicates. What was found stands below the name; "
         "where nothing stands, nothing was."
     )

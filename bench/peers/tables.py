@@ -171,7 +171,8 @@ def setting(facts: dict[str, Any]) -> str:
     named = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f"{machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}, Python {machine['python']}; "
-        f"broker, producer and consumer on the same machine. {named}. "
+        f"broker, producer and consumer on the same machine. {named}; "
+        f"Laneway itself on confluent-kafka {machine['confluent-kafka']}. "
         f"Measured {span(facts['results'])}."
     )
 

@@ -20,9 +20,10 @@ from laneway.kafka import Admin, produce_many
 if TYPE_CHECKING:
     from array import array
 
-__all__ = ["Contents", "Topics"]
+__all__ = ["Contents", "Topics", "fill_at_once"]
 
 EXPONENT, SEED = 1.1, 1
+_PATIENCE = 120.0  # seconds; a million records take about ten
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class Topics:
             self._admin.create(name, PARTITIONS)
             if is_skewed:
                 produce_many({"bootstrap.servers": self._brokers, "acks": "all"}, name, zipf(records))
-            elif fill(self._brokers, name, records, keys=keys_of(records)).wait():
-                raise RuntimeError(f"the producer of {name} failed")
+            else:
+                fill_at_once(self._brokers, name, records, keys_of(records))
             self._filled[name] = self.read(name)
             if self._filled[name].records != records:
                 raise RuntimeError(f"{name} holds {self._filled[name].records} records, not {records}")
@@ -103,6 +104,18 @@ class Topics:
             left -= len(messages)
         consumer.close()
         return contents
+
+
+def fill_at_once(brokers: str, topic: str, records: int, keys: int) -> None:
+    """Fill a topic and wait until it is; the producer ends with us, and never holds us up for long."""
+    producer = fill(brokers, topic, records, keys=keys)
+    try:
+        if producer.wait(_PATIENCE):
+            raise RuntimeError(f"the producer of {topic} failed")
+    finally:
+        if producer.poll() is None:
+            producer.kill()
+            producer.wait()
 
 
 def keys_of(records: int) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from catalogue import KEYS
 from load import Foreign, Tree, peak_rss_mb
 from notes import PARTITIONS, Notes
+from topics import fill_at_once
 from verdict import judge, latency
 
 from laneway.bench._produce import fill
@@ -120,7 +121,7 @@ class Trial:
 
     def on_live(self, job: Job, topics: Topics, rate: int) -> dict[str, Any]:
         """Run it on records that arrive at a steady rate; they are in `job.records` with those of the warm-up."""
-        fill(job.brokers, job.topic, _WARM_UP, keys=KEYS).wait()
+        fill_at_once(job.brokers, job.topic, _WARM_UP, KEYS)
         # Twice the mean: 10,000 keys are spread evenly enough.
         notes = Notes.create(job.notes, job.records, 2 * job.records // PARTITIONS + 1_000)
         foreign = Foreign(self.ours)

@@ -73,4 +73,3 @@ class Histogram:
             return bucket
         shift = (bucket >> 5) - 1
         return (bucket - (shift << 5)) << shift
-

@@ -2,7 +2,7 @@
 
 from laneway.kafka._admin import Admin
 from laneway.kafka._describe import Group, GroupMember
-from laneway.kafka._errors import BrokerAbsentError
+from laneway.kafka._errors import BrokerAbsentError, NotOwnerError
 from laneway.kafka._filler import produce_many
 from laneway.kafka._group import Committed, GroupOffsets, Place
 from laneway.kafka._membership import Membership, Owner
@@ -18,6 +18,7 @@ __all__ = [
     "GroupOffsets",
     "KafkaSender",
     "Membership",
+    "NotOwnerError",
     "Owner",
     "Place",
     "Range",

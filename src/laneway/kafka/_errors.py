@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from laneway.errors import AdminError, MessageTooLargeError, ProduceError, TimestampRefusedError
 
-__all__ = ["BrokerAbsentError", "as_admin_error", "as_produce_error", "is_auth_error", "text_of"]
+__all__ = ["BrokerAbsentError", "NotOwnerError", "as_admin_error", "as_produce_error", "is_auth_error", "text_of"]
 
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
 _AUTH = {
@@ -21,13 +21,24 @@ _AUTH = {
 }
 
 
+_EXPELLED = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID}
+
+
 class BrokerAbsentError(AdminError):
     """No broker answers, or the one asked is not ready; waiting may help."""
 
 
+class NotOwnerError(AdminError):
+    """The group goes on without us: our partitions are somebody else's, and a repetition does not help."""
+
+
 def as_admin_error(error: KafkaException) -> AdminError:
     """Why a request failed: refused for good, or worth another try."""
-    return AdminError(text_of(error)) if is_auth_error(error) else BrokerAbsentError(text_of(error))
+    if is_auth_error(error):
+        return AdminError(text_of(error))
+    inner = error.args[0] if error.args else None
+    kind = NotOwnerError if isinstance(inner, KafkaError) and inner.code() in _EXPELLED else BrokerAbsentError
+    return kind(text_of(error))
 
 
 def as_produce_error(error: Any) -> ProduceError:

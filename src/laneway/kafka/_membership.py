@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -9,13 +10,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from laneway._record import Record
 from laneway.errors import EngineError
-from laneway.kafka._errors import as_admin_error, is_auth_error
+from laneway.kafka._errors import BrokerAbsentError, as_admin_error, is_auth_error
 from laneway.kafka._group import known_to
 from laneway.kafka._quiet import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from laneway.errors import AdminError
     from laneway.kafka._group import Committed, Place
     from laneway.lanes import Finished
 
@@ -23,6 +25,7 @@ __all__ = ["Membership", "Owner"]
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
+_NO_ANSWER = 60.0  # seconds after which a commit's answer is not waited for any more; the client gives up long before
 
 
 class Owner(Protocol):
@@ -69,12 +72,16 @@ class Membership:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
+            "on_commit": self._on_commit,
         }
         self._is_cooperative = "cooperative" in str(options.get("partition.assignment.strategy", "cooperative"))
         self._consumer = Consumer(options)
         self._topics: dict[str, str] = {}
         self._gone: deque[Place] = deque()
         """Partitions whose offset is not in the log; the owner is told at the next read."""
+        self._under_way: Mapping[Place, Committed] | None = None
+        self._sent_at = 0.0
+        self._answers: list[tuple[Mapping[Place, Committed], AdminError | None]] = []
         self.paused: set[Place] = set()
         """Partitions that are not read for now; one that is assigned while it is in here stays so."""
         self.finished: dict[Place, Finished] = {}
@@ -121,8 +128,8 @@ class Membership:
             key, raw = message.key(), message.value()
             size = (0 if raw is None else len(raw)) + (0 if key is None else len(key))
             headers = message.headers() or ()
-            time = message.timestamp()[1]
-            records.append(Record(topic, partition, offset, time, key, raw, headers, size, raw, 1, 0, None, epoch))
+            stamp = message.timestamp()[1]
+            records.append(Record(topic, partition, offset, stamp, key, raw, headers, size, raw, 1, 0, None, epoch))
         return records
 
     def known(self, places: Iterable[Place], timeout: float) -> dict[Place, Committed]:
@@ -134,21 +141,60 @@ class Membership:
         return known_to(self._consumer, places, timeout)
 
     def commit(self, offsets: Mapping[Place, Committed]) -> None:
-        """Commit, and return when the broker has it. Another thread than the one that reads may call it too.
+        """Commit, and return when the broker has it.
 
         Raises:
             BrokerAbsentError: it did not happen, and may when tried again.
+            NotOwnerError: the group goes on without us.
         """
-        places = [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]
-        if not places:
+        if not offsets:
             return
         try:
-            answers = self._consumer.commit(offsets=places, asynchronous=False)
+            answers = self._consumer.commit(offsets=_places(offsets), asynchronous=False)
         except KafkaException as error:
             raise as_admin_error(error) from error
         for answer in answers or ():
             if answer.error is not None:
                 raise as_admin_error(KafkaException(answer.error))
+
+    def commit_soon(self, offsets: Mapping[Place, Committed]) -> bool:
+        """Send a commit, whose answer comes with a later read; False, and nothing happens, while one is under way.
+
+        With two under way a connection that breaks could let the first be repeated behind the second, and the group's
+        offsets would go backwards.
+        """
+        if self._under_way is not None:
+            if time.monotonic() - self._sent_at < _NO_ANSWER:
+                return False
+            self._answer(BrokerAbsentError("no answer came"))
+        self._under_way, self._sent_at = offsets, time.monotonic()
+        try:
+            self._consumer.commit(offsets=_places(offsets), asynchronous=True)
+        except KafkaException as error:
+            self._answer(as_admin_error(error))
+        return True
+
+    def answers(self) -> list[tuple[Mapping[Place, Committed], AdminError | None]]:
+        """What became of `commit_soon` since this was last asked: None, or why the broker has it not."""
+        found, self._answers = self._answers, []
+        return found
+
+    def metadata(self) -> Any:
+        """Who we are in the group, for a producer that commits our offsets in a transaction of its own."""
+        return self._consumer.consumer_group_metadata()
+
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        found = {(part.topic, part.partition): part.offset for part in partitions}
+        if self._under_way is None or found != {place: offset for place, (offset, _) in self._under_way.items()}:
+            return  # one that was given up, or that somebody waits for
+        errors = [part.error for part in partitions if part.error is not None]
+        error = error or (errors[0] if errors else None)
+        self._answer(None if error is None else as_admin_error(KafkaException(error)))
+
+    def _answer(self, error: AdminError | None) -> None:
+        if self._under_way is not None:
+            self._answers.append((self._under_way, error))
+            self._under_way = None
 
     def pause(self, places: Iterable[Place]) -> None:
         """Do not read these for now. What was fetched of them already is fetched again later, so do not do it often."""
@@ -234,3 +280,7 @@ class Membership:
         elif code in _MISSING:
             self._owner.troubled(place, error.str())
         # Anything else (a broker went away, a leader moved) librdkafka mends by itself.
+
+
+def _places(offsets: Mapping[Place, Committed]) -> list[TopicPartition]:
+    return [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]

@@ -206,10 +206,10 @@ class _Runner(AsyncRunner):
         if not route.is_async:
             call = Call(route, SystemClock(), slice_=math.inf)
             self._plain = call.batch if route.is_batch else call.single
-            self._execute = self._execute_sync
+            self._execute, self._one = self._execute_sync, None
         self._rng = rng
         if rng is not None:
-            self._straight, self._execute = self._execute, self._execute_shuffled
+            self._straight, self._execute, self._one = self._execute, self._execute_shuffled, None
 
     def wake(self) -> None:
         """Look again."""

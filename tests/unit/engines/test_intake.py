@@ -22,6 +22,19 @@ def test_records_come_out_as_they_went_in():
     assert taken == records
 
 
+def test_a_fetch_takes_as_many_lists_as_it_may():
+    """And cuts the last one, whose rest comes next, in order."""
+    intake, records = Intake(), make_records(10)
+    for start in (0, 3, 6):
+        intake.put(records[start : start + 3])
+    intake.put(records[9:])
+
+    assert intake.fetch(7, 0) == records[:7]
+    assert (intake.records, intake.has_news) == (3, True)
+    assert intake.fetch(7, 0) == records[7:]
+    assert (intake.records, intake.size, intake.has_news) == (0, 0, False)
+
+
 def test_it_knows_what_it_holds():
     """Records and bytes, so that whoever reads knows when to stop."""
     intake = Intake()

@@ -45,3 +45,14 @@ def test_small_values_are_exact():
 def test_nothing_has_no_percentile():
     """Without values there is no answer."""
     assert Histogram().percentile(50) is None
+
+
+@given(values=st.lists(st.integers(-5, 10**9)))
+def test_one_by_one_is_as_all_at_once(values):
+    """Whichever way they are counted, in the same buckets."""
+    singly, together = Histogram(), Histogram()
+    for value in values:
+        singly.add(value)
+    together.add_all(values)
+
+    assert singly.counts == together.counts

@@ -141,6 +141,38 @@ def test_a_blocked_handler_bounds_what_is_read():
     assert max(given) <= 10
 
 
+def test_a_round_of_the_loop_reads_enough_for_every_lane():
+    """Once, a round read one list, however many lanes were left without work: nearly each record began a lane."""
+    lanes, started = 3_000, []
+
+    async def handle(record):
+        await asyncio.sleep(0.01)
+
+    class Announcing(ListSource):
+        announces = True
+
+        @property
+        def has_news(self):
+            return not self.is_exhausted
+
+    class Counting(AsyncRunner):
+        def _start(self, turn):
+            started.append(turn)
+            super()._start(turn)
+
+    route = make_route(handle, lanes=lanes, buffer=Buffer(20_000))
+    desk = Desk(route, "billing", lanes=lanes, sender=FakeSender(), clock=SystemClock())
+
+    async def go():
+        await Counting(desk, Call(route, SystemClock()), SystemClock()).run(
+            Announcing(make_records(20_000, keys=20_000))
+        )
+
+    asyncio.run(go())
+    assert desk.close().handled == 20_000
+    assert len(started) < 2 * lanes
+
+
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), ValueError("another")])
 def test_a_bug_in_our_own_code_ends_the_run(error, monkeypatch):
     """What the desk raises in a lane comes out of run, and lanes still at work are cancelled."""
@@ -153,10 +185,10 @@ def test_a_bug_in_our_own_code_ends_the_run(error, monkeypatch):
             finally:
                 ended.append(record.offset)
 
-    def broken(self, turn, result):
+    def broken(self, *turn):
         raise error
 
-    monkeypatch.setattr(Desk, "settle", broken)
+    monkeypatch.setattr(Desk, "settle_one", broken)
     with pytest.raises(type(error), match=str(error)):
         run(handle, make_records(3, keys=3), lanes=3)
 

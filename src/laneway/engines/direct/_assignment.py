@@ -7,15 +7,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from laneway.engines.direct._committer import Committer
 from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
-from laneway.kafka import BrokerAbsentError
+from laneway.kafka import BrokerAbsentError, NotOwnerError
 from laneway.lanes import CLEAN, NEW, began_with, decode_finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from laneway.engines.direct._commits import Commits
     from laneway.engines.direct._offsets import Offsets
     from laneway.engines.direct._recovery import Recovery
     from laneway.engines.direct._retries import Retries
@@ -73,7 +73,7 @@ class Assignment:
         self._tell = tell
         self._note = note
         self.membership: Membership
-        self.committer = Committer(self._commit)
+        self.commits: Commits
         self._settled_topics: set[str] = set()
         """Topics that the group has begun to read before: their new partitions are read from the first record on."""
         self._sizes: dict[str, int] = {}
@@ -131,7 +131,7 @@ class Assignment:
 
     def hear_commits(self) -> None:
         """Act on what became of commits."""
-        for offsets, error in self.committer.answers():
+        for offsets, error in self.commits.answers():
             if error is not None:
                 self._offsets.failed(offsets)
             else:
@@ -223,10 +223,15 @@ class Assignment:
             self._tell(OffsetsCommitted(topic, found))
 
     def commit_now(self, offsets: Mapping[Place, Committed], deadline: float) -> bool:
-        """Commit and see it done; a coordinator that is away is waited for, but not for ever: then it is False."""
+        """Commit and see it done; a coordinator that is away is waited for, but not for ever: then it is False.
+
+        Nobody waits for the answer to a commit that is under way: this one follows it on the same connection.
+        """
         while offsets:
             try:
-                self.membership.commit(offsets)
+                self.commits.commit(offsets)
+            except NotOwnerError:
+                return False
             except BrokerAbsentError:
                 if time.monotonic() > deadline:
                     return False
@@ -236,14 +241,6 @@ class Assignment:
                 self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
                 break
         return True
-
-    def _commit(self, offsets: Mapping[Place, Committed]) -> None:
-        self.membership.commit(offsets)
-
-    def await_commits(self, deadline: float) -> None:
-        """See the end of the commit that is under way, if there is one, before another is made."""
-        self.committer.wait(deadline - time.monotonic())
-        self.hear_commits()
 
     def _with_retries(self, places: Iterable[Place]) -> list[Place]:
         found: list[Place] = []
@@ -335,7 +332,6 @@ class Assignment:
         )
 
     def _commit_last(self, places: list[Place], deadline: float) -> None:
-        self.await_commits(max(deadline, time.monotonic() + 1.0))
         due = self._offsets.due(self.membership.finished, last_of=places)
         self.commit_now(due, max(deadline, time.monotonic() + 1.0))
 

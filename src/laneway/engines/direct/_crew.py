@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laneway._route import Route
+    from laneway.engines.direct._commits import Commits
     from laneway.engines.direct._station import Hooks
     from laneway.events import Event
     from laneway.kafka import Place
@@ -47,6 +48,7 @@ class Crew:
         note: told in words what is waited for; any thread calls it.
         limits: where to end in each partition, whatever is written there meanwhile; None for no end.
         hooks: setups and cleanups of the app, for processes that handlers have of their own.
+        commits: makes what commits for the member; it does so itself without.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -61,6 +63,7 @@ class Crew:
         note: Callable[[str], None],
         limits: Mapping[Place, int] | None = None,
         hooks: Hooks = ((), ()),
+        commits: Callable[[Membership], Commits] | None = None,
     ) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster.client_options())
@@ -118,6 +121,7 @@ class Crew:
         membership = Membership(options, app, assignment)
         membership.reached = reached
         assignment.membership = membership
+        assignment.commits = membership if commits is None else commits(membership)
         self.member = Member(
             membership,
             assignment=assignment,

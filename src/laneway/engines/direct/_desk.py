@@ -97,6 +97,7 @@ class OwnedDesk(Desk):
         """Drop all that is known of a partition. By order only."""
         self._drop(lambda record: record.partition == partition and self._is_void(record))
         self._start_over(partition)
+        self._closed.discard(partition)  # what may still come of it is void
         # All steps share the backlog, and the lowest one loads it: a higher one that is late would undo that.
         if self._backlog is not None and not self.route.step:
             self._backlog.forget(partition)
@@ -147,7 +148,7 @@ class OwnedDesk(Desk):
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of a turn."""
         self.begun.pop(id(turn), None)
-        if not (self._closed or self._fences or self._is_winding_up):
+        if not (self._closed or self._is_winding_up or self._has_void(turn)):
             super().settle(turn, result)
             return
         self._leave_out(result)
@@ -163,7 +164,7 @@ class OwnedDesk(Desk):
         self, turn: list[KeyQueue[Record[Any]]], record: Record[Any], result: Result | None, seconds: float
     ) -> None:
         """Act on what became of a turn of one record."""
-        if result is None and (self._closed or self._fences or self._is_winding_up):
+        if result is None and (self._closed or self._is_winding_up or self._is_void(record)):
             result = Result.of(record)
         if result is None:
             self.begun.pop(id(turn), None)
@@ -201,6 +202,10 @@ class OwnedDesk(Desk):
 
     def _is_void(self, record: Record[Any]) -> bool:
         return record.epoch <= self._fences.get(record.partition, -1)
+
+    def _has_void(self, turn: list[KeyQueue[Record[Any]]]) -> bool:
+        # Fences stay for as long as the process: one that is a while old must not cost each turn the slow way.
+        return bool(self._fences) and any(self._is_void(record) for queue in turn for record in queue.work())
 
     def _leave_out(self, result: Result) -> None:
         """Forget results of void records: another process has them now. Their keys go on."""

@@ -37,7 +37,8 @@ class Intake:
         self.size = 0
         self._lists: deque[list[Record[Any]]] = deque()
         self._news = threading.Event()
-        self._table: dict[int, int] = {}
+        self.table: dict[int, int] = {}
+        """Of a columnar handler: partitions of the table that is in work, and the offsets that it reaches to."""
         self._lock = threading.Lock()
 
     @property
@@ -85,13 +86,13 @@ class Intake:
         records = list(self.sift(self.fetch(most, timeout)))
         if not records:
             return None
-        self._table = {record.partition: record.offset + 1 for record in records}
+        self.table = {record.partition: record.offset + 1 for record in records}
         return table_of_records(records[0].topic, records)
 
     def settle(self) -> None:
         """The table handed out last is dealt with."""
-        self.settled |= self._table
-        self._table = {}
+        self.settled |= self.table
+        self.table = {}
 
     def end(self) -> None:
         """Nothing more will come."""

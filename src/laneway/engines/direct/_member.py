@@ -190,7 +190,6 @@ class Member:
             finally:
                 self._assignment.is_leaving = True
                 self._membership.close()
-                self._assignment.committer.end()
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self.error = error
         finally:
@@ -206,9 +205,6 @@ class Member:
         if room <= 0 and self._full_since is not None and now - self._full_since < _HOLD:
             time.sleep(_SHORT)
             return
-        # The client lets in one thread at a time, and not the one that has waited longest: who reads without a pause
-        # keeps the committer out for ever.
-        self._assignment.committer.wait(_POLL)
         records = self._membership.read(max(1, min(room, _FETCH)), _POLL if room > 0 else _SHORT * 10)
         self._assignment.settle_in()
         if records:
@@ -321,12 +317,11 @@ class Member:
 
     def _commit(self, now: float) -> None:
         due = self._offsets.due(self._membership.finished)
-        if due and not self._assignment.committer.offer(due):
+        if due and not self._assignment.commits.commit_soon(due):
             return  # the last one is still under way; a later one says the same and more
         self._committed, self._count = now, 0
         self._offsets.sent(due)
 
     def _commit_last(self) -> None:
-        self._assignment.await_commits(time.monotonic() + _LAST_COMMIT)
         due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
         self._is_committed = self._assignment.commit_now(due, time.monotonic() + _LAST_COMMIT)

@@ -212,7 +212,7 @@ def _elsewhere(station: Station, spot: Spot, heard: Heard, timeout: float) -> Ca
 
 
 def _unread(station: Station, partition: int) -> Cause:
-    end = station.table.get(partition)
+    end = station.intake.table.get(partition)
     if end is not None:
         return Cause(
             "running", f"handler {station.route.name!r} is at work on a table that reaches to offset {end - 1}"

@@ -114,13 +114,8 @@ class Station:
         """Whether no call runs and none can begin now. Any thread may ask."""
         desk = self.desk
         is_held = desk.gate is not None and desk.gate.is_shut
-        is_at_work = desk.scheduler.lanes_busy or desk.can_start or self.table
+        is_at_work = desk.scheduler.lanes_busy or desk.can_start or self.intake.table
         return self.is_over or not (is_at_work or (self.intake.has_news and not is_held))
-
-    @property
-    def table(self) -> dict[int, int]:
-        """Of a columnar handler: partitions of the table that is in work, and the offsets that it reaches to."""
-        return self.intake._table  # noqa: SLF001 - only looked at
 
     def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
         """Ask something of the desk while nobody changes it; and whether that was so. Any thread may call it.
