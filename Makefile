@@ -56,9 +56,11 @@ test: setup lint  ## Everything, on real Kafka and real Spark.
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/table.py
 
-peers: setup  ## Measure other systems beside laneway, in the same run.
-	$(BIN)/python bench/peers/run.py --laneway direct,spark
+peers: setup  ## Measure other systems beside laneway, in the same run (over an hour).
+	$(BIN)/python bench/peers/run.py --laneway direct,spark --repeat 3
+	$(BIN)/python bench/table.py
 
 soak: setup  ## Twenty minutes of faults on a cluster of three nodes, and a checker.
 	$(BIN)/python bench/soak.py

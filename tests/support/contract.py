@@ -41,8 +41,6 @@ class World(Protocol):
 
     recorder: Recorder
     """Handlers close over it, not over the world, because they travel to other processes."""
-    runs_threads: bool
-    """Whether sync handlers run side by side."""
     has_lane_processes: bool
     """Whether ``processes=`` has an effect."""
     keeps_processes: bool
@@ -67,7 +65,6 @@ class World(Protocol):
 
 
 class _Base:
-    runs_threads = False
     keeps_processes = False
     has_lane_processes = False
 
@@ -180,8 +177,6 @@ class Cluster:
 
 class _RealWorld(_Base):
     """An engine with a real broker."""
-
-    runs_threads = True
 
     def __init__(self, path: Path, test: str, cluster: Cluster) -> None:
         super().__init__(path, test)

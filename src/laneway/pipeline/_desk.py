@@ -13,6 +13,7 @@ from laneway.pipeline._breaker import BreakerState, Gate
 from laneway.pipeline._copies import Copies
 from laneway.pipeline._execute import Result
 from laneway.pipeline._ladder import Ladder
+from laneway.pipeline._members import Members
 from laneway.pipeline._outbox import Outbox
 from laneway.pipeline._pace import Pace
 from laneway.pipeline._replies import Replies
@@ -88,6 +89,9 @@ class Desk:
             finish=self._finish,
             joined=self._ladder.joined,
             turned_back=self._ladder.turned_back,
+        )
+        self._members = Members(
+            self.scheduler, self._copies, clock, judge=self._judge, again=self._try_again, supersede=self._supersede
         )
         self._replies = Replies(self.outbox, self._copies, handled=self._handled, notice=notice)
         self.acks = Acks(settle=self.scheduler.settle, finish=self._acknowledged, fail=self._fail, copy=self._give_up)
@@ -300,7 +304,7 @@ class Desk:
 
     def _settle_failures(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         if not result.failures:
-            self._settle_members(turn, result)
+            self._members.settle(turn, result)
             return
         for index, queue in enumerate(turn):
             count = result.done[index] if index < len(result.done) else 0
@@ -328,59 +332,6 @@ class Desk:
         """A record failed whose key has gone on: it cannot be tried again in its place."""
         verdict = self._judge(record, error)
         self._copies.send_all([(record, error, Park() if isinstance(verdict, TryAgain) else verdict)], lambda: None)
-
-    def _settle_members(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
-        """Members of a batch failed: each is judged for itself, and those that go on are tried again together."""
-        errors: dict[int, dict[int, Exception]] = {}
-        for index, record, error in result.members:
-            errors.setdefault(index, {})[id(record)] = error
-        verdicts: dict[tuple[int, int], Verdict] = {}
-        now = self._clock.monotonic()  # one for all keys: a microsecond between them would tear the batch apart
-        for index, queue in enumerate(turn):
-            found = errors.get(index, {})
-            if found or not result.back.isdisjoint(map(id, queue.work())):
-                # In the order of the key: that of the members has those first that cannot be decoded.
-                failed = [(record, found[id(record)]) for record in queue.work() if id(record) in found]
-                self._fail_members(queue, failed, verdicts, now, result)
-            else:
-                self.scheduler.settle(queue, queue.taken)
-
-    def _fail_members(
-        self,
-        queue: KeyQueue[Record[Any]],
-        failed: list[tuple[Record[Any], Exception]],
-        verdicts: dict[tuple[int, int], Verdict],
-        now: float,
-        result: Result,
-    ) -> None:
-        until, older = now, result.older
-        again: set[int] = set()
-        copied: list[tuple[Record[Any], Exception, Defer | Park]] = []
-        for record, error in failed:
-            # One verdict for the same error and calls: a random pause each would tear the batch apart.
-            name = (id(error), record.attempt - record.before)
-            if name not in verdicts:
-                verdicts[name] = self._judge(record, error)
-            verdict = verdicts[name]
-            if isinstance(verdict, TryAgain):
-                self._try_again(record, error, verdict)
-                until = max(until, now + verdict.pause.total_seconds())
-                again.add(id(record))
-            else:
-                copied.append((record, error, verdict))
-
-        def settle() -> None:
-            left = [record for record in queue.work() if id(record) in again or id(record) in result.back]
-            if left:
-                # In the order of the key. What a record supersedes waits with it.
-                self.scheduler.retain(queue, [old for new in left for old in (*older.get(id(new), ()), new)])
-            if again:
-                self.scheduler.postpone(queue, 0, until)
-            else:
-                self.scheduler.settle(queue, 0 if left else queue.taken)
-            self._supersede([old for new, *_ in copied for old in older.get(id(new), ())])
-
-        self._copies.send_all(copied, settle)
 
     def _try_again(self, record: Record[Any], error: Exception, verdict: TryAgain) -> None:
         self.telling.retried(record, error, verdict.pause)

@@ -25,7 +25,7 @@ from laneway._interception import Interceptors
 from laneway.errors import DeclarationError, EngineError, HandlerDiedError, HandlerTimeoutError
 from laneway.events import RecordRetried, RecordSkipped
 from laneway.pipeline import Desk
-from laneway.runners import ProcessRunner, _child, _processes
+from laneway.runners import ProcessRunner, _child, _locked
 from laneway.runners._child import LOADING, _Singles, fields_of
 from laneway.runners._journal import Journal, carried, rebuilt
 from laneway.runners._process_lane import ProcessLane
@@ -1015,7 +1015,7 @@ def test_a_blocked_handler_bounds_what_is_read():
 
 def test_wake_makes_it_look_at_once(monkeypatch):
     """A reader that would sleep for a minute sees what has changed when it is woken."""
-    monkeypatch.setattr(_processes, "_LOOK", 60.0)
+    monkeypatch.setattr(_locked, "_LOOK", 60.0)
     source = _Later(orders("nothing"), [])
     source.announces, source.has_news = True, False
     desk, runner = make(handlers.obey)
