@@ -109,8 +109,8 @@ def test_more_keys_are_in_work_than_there_are_partitions(world: World) -> None:
     assert 20 < most_at_once(calls.calls()) <= 40
 
 
-# Not with the fake, which calls sync handlers one at a time.
-@pytest.mark.parametrize(
+# The fake calls sync handlers one at a time.
+side_by_side = pytest.mark.parametrize(
     "world",
     [
         pytest.param("direct", marks=[pytest.mark.broker]),
@@ -118,6 +118,9 @@ def test_more_keys_are_in_work_than_there_are_partitions(world: World) -> None:
     ],
     indirect=True,
 )
+
+
+@side_by_side
 def test_more_sync_keys_are_in_work_than_there_are_partitions(world: World) -> None:
     """Lanes of a sync handler that waits are threads, so more keys are in work than there are partitions."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -130,6 +133,44 @@ def test_more_sync_keys_are_in_work_than_there_are_partitions(world: World) -> N
     world.produce(topic, [Row(b"k%d" % n) for n in range(96)])
     world.run(app)
     assert 6 < most_at_once(calls.calls()) <= 12
+
+
+@side_by_side
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_call_that_hangs_holds_up_nothing_but_its_key(world: World, kind: str) -> None:
+    """Nor when the handler is so fast that a lane has hundreds of keys at once."""
+    app, topic, calls, seen = world.app(), world.topic(1), world.recorder, []
+
+    def look(record):
+        if record.key == b"k300":
+            with calls.call(record, others=len(seen), last=max(seen, default=0)):
+                pass
+        seen.append(record.offset)
+
+    if kind == "sync":
+
+        @app.handler(topic, lanes=4)
+        def handle(record):
+            if record.offset == 300:
+                time.sleep(2)
+            look(record)
+
+    else:
+
+        @app.handler(topic, lanes=4)
+        async def handle_async(record):
+            if record.offset == 300:
+                await asyncio.sleep(2)
+            look(record)
+
+    world.produce(topic, [Row(b"k%d" % (n % 1500)) for n in range(3000)])
+    world.run(app)
+    hung, later = calls.calls()
+    assert (hung.offset, later.offset) == (300, 1800)
+    last = hung.facts["last"]  # a batch of Spark may hold fewer than there are
+    assert last > 300
+    assert hung.facts["others"] == last - (last > 1800)  # all but itself and the one behind it
+    assert world.committed(app, topic) == world.ends(topic)
 
 
 def test_slow_records_run_side_by_side_from_the_first_on(world: World) -> None:

@@ -10,6 +10,7 @@ from laneway.errors import CodecError, Reject
 from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline import Call, Desk, Outbox, _desk
 from laneway.pipeline._copies import Copies
+from laneway.pipeline._members import Members
 from laneway.pipeline._replies import Replies
 from laneway.retry import Park, judge
 from simulation.simulator import simulate
@@ -243,14 +244,14 @@ def test_a_finished_member_that_is_tried_again_is_found(monkeypatch):
 
 def test_one_verdict_for_a_whole_batch_is_found(monkeypatch):
     """A member that is new in its batch is not parked because another one has used up its tries."""
-    fail_members = Desk._fail_members
+    fail = Members._fail
 
     def harsh(self, queue, failed, verdicts, now, older):
-        if any(isinstance(judge(error, record.attempt, self.route.retry), Park) for record, error in failed):
+        if any(isinstance(self._judge(record, error), Park) for record, error in failed):
             failed = [(record, Reject()) for record, _ in failed]
-        fail_members(self, queue, failed, verdicts, now, older)
+        fail(self, queue, failed, verdicts, now, older)
 
-    monkeypatch.setattr(Desk, "_fail_members", harsh)
+    monkeypatch.setattr(Members, "_fail", harsh)
     finds("has a copy on the error topic, its fate is None")
 
 

@@ -5,7 +5,8 @@ from laneway.pipeline._backlog import Backlog
 from laneway.pipeline._breaker import BreakerState
 from laneway.pipeline._copied import Copied
 from laneway.pipeline._desk import Desk
-from laneway.pipeline._execute import Call, Result
+from laneway.pipeline._execute import Call
 from laneway.pipeline._outbox import Outbox
+from laneway.pipeline._result import Result
 
 __all__ = ["Ack", "Backlog", "BreakerState", "Call", "Copied", "Desk", "Outbox", "Result"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.instrumentation import Tally
     from laneway.lanes import KeyQueue
-    from laneway.pipeline._execute import Result
+    from laneway.pipeline._result import Result
     from laneway.pipeline._telling import Telling
     from laneway.retry import Breaker
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from laneway._record import Record
     from laneway._route import Route
     from laneway.instrumentation import Tally
-    from laneway.pipeline._execute import Posted
     from laneway.pipeline._outbox import Outbox
+    from laneway.pipeline._result import Posted
     from laneway.pipeline._telling import Telling
     from laneway.retry import Park
 

@@ -11,12 +11,13 @@ from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline._acks import Acks
 from laneway.pipeline._breaker import BreakerState, Gate
 from laneway.pipeline._copies import Copies
-from laneway.pipeline._execute import Result
 from laneway.pipeline._ladder import Ladder
 from laneway.pipeline._members import Members
 from laneway.pipeline._outbox import Outbox
 from laneway.pipeline._pace import Pace
+from laneway.pipeline._relief import Relief
 from laneway.pipeline._replies import Replies
+from laneway.pipeline._result import Result
 from laneway.pipeline._telling import Telling
 from laneway.retry import Park, TryAgain, Verdict, judge
 
@@ -77,6 +78,8 @@ class Desk:
         self.outbox = Outbox(sender, self.tally, notice, self.telling.copy_failed)
         self.is_closing = False
         """Nothing more will be admitted: a batch need not wait to be full."""
+        self.relief = Relief(clock)
+        """Sees to it that a call that hangs holds up its own key only."""
         self._clock = clock
         self._ladder = Ladder(route, self.tally, clock, backlog, self.telling)
         self._copies = Copies(
@@ -185,16 +188,24 @@ class Desk:
             self.tally.first = self.tally.first or self._clock.wall()
             if self.gate is not None:
                 self.gate.began(turn)
+            if len(turn) > 1 and not self._is_batch:
+                self.relief.began(turn)
         return turn
 
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of a turn."""
-        tally, scheduler = self.tally, self.scheduler
-        tally.calls += result.calls
-        tally.seconds += result.seconds
+        self.relief.ended(turn, result)
+        self.tally.calls += result.calls
+        self.tally.seconds += result.seconds
         self._pace.saw(result.calls, result.seconds)
         if self.gate is not None:
             self.gate.ended(turn, result)
+        self._act(turn, result)
+        self.scheduler.end_turn(turn)
+
+    def _act(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
+        """Act on what became of queues."""
+        tally, scheduler = self.tally, self.scheduler
         if self.telling.tells_ends:
             self.telling.settled(result)  # before the failures, because that is the order in which they came
         if result.members or result.failures or result.back:
@@ -202,7 +213,6 @@ class Desk:
         else:
             for queue, count in zip_longest(turn, result.done, fillvalue=0):
                 scheduler.settle(queue, count)  # type: ignore[arg-type]  # only counts are filled in
-        scheduler.end_turn(turn)
         tally.handled += len(result.finished)
         tally.skipped += len(result.skipped)
         if result.finished:
@@ -240,6 +250,7 @@ class Desk:
             self.tally.waited += now - self._idle_since
         self.outbox.tick(now)
         self.acks.tick()
+        self._relieve(now)
         self.scheduler.wake(now)
         is_idle = self.scheduler.records and not (self.scheduler.lanes_busy or self.outbox.pending or self.can_start)
         self._idle_since = now if is_idle else None
@@ -272,12 +283,19 @@ class Desk:
     @property
     def next_wake(self) -> float | None:
         """When `tick` has something to do even if nothing else happens."""
-        times = [time for time in (self.scheduler.next_wake, self.outbox.next_wake) if time is not None]
+        wakes = (self.scheduler.next_wake, self.outbox.next_wake, self.relief.next_wake)
+        times = [time for time in wakes if time is not None]
         if self.gate is not None and self.gate.is_open:
             times += self.gate.next_wakes(can_read=self.scheduler.is_idle and not self.is_closing)
         elif self._short_since is not None and self.scheduler.lanes_busy < self.scheduler.lanes:
             times.append(self._short_since + self._within)
         return min(times, default=None)
+
+    def _relieve(self, now: float) -> None:
+        for back, over, result in self.relief.due(now):
+            for queue in back:
+                self.scheduler.settle(queue, 0)
+            self._act(over, result)
 
     def _is_due(self) -> bool:
         if self.is_closing or not self.room:

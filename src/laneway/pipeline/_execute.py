@@ -12,71 +12,18 @@ from laneway.instrumentation import RecordSkipped
 from laneway.pipeline._breaker import uncalled
 from laneway.pipeline._interceptors import StandIns, intercepted, producing
 from laneway.pipeline._pieces import Pieces, groups_of
+from laneway.pipeline._result import Result
 from laneway.retry import is_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from laneway._clock import Clock
     from laneway._route import Route
     from laneway.lanes import KeyQueue
+    from laneway.pipeline._result import Posted
 
-__all__ = ["Call", "Posted", "Result"]
-
-Posted = tuple[str, bytes | None, bytes | None, Any, int | None, int | None]
-"""An encoded message: topic, key, value, headers, partition, timestamp."""
-
-
-class Result:
-    """What became of a turn.
-
-    `done` counts, queue by queue, the records that need no further call; queues past its end were not begun.
-    """
-
-    __slots__ = (
-        "back",
-        "calls",
-        "done",
-        "failures",
-        "finished",
-        "is_halted",
-        "members",
-        "older",
-        "outputs",
-        "reasons",
-        "seconds",
-        "skipped",
-    )
-
-    def __init__(self) -> None:
-        self.done: list[int] = []
-        self.finished: list[Record[Any]] = []
-        self.skipped: list[Record[Any]] = []
-        self.outputs: list[tuple[Sequence[Record[Any]], list[Posted]]] = []
-        """Records with the messages they led to: finished when all of these are acknowledged."""
-        self.failures: dict[int, tuple[Record[Any], Exception]] = {}
-        """Index of a queue to the record that stopped it."""
-        self.members: list[tuple[int, Record[Any], Exception]] = []
-        """Members of a batch that failed, with the index of their queue."""
-        self.older: dict[int, list[Record[Any]]] = {}
-        """Id of a record to those of its key that it supersedes, oldest first."""
-        self.back: set[int] = set()
-        """Ids of records that were not called: an earlier one of their key is among the members, or it was halted."""
-        self.is_halted = False
-        """Whether calls were left out, because one of a batch handler with a breaker failed."""
-        self.reasons: dict[int, Exception] = {}
-        """Id of a skipped record to why, when somebody wants to know."""
-        self.calls = 0
-        self.seconds = 0.0
-
-    @classmethod
-    def of(cls, record: Record[Any]) -> Result:
-        """Of a turn whose only record was handled."""
-        result = cls()
-        result.done.append(1)
-        result.finished.append(record)
-        result.calls = 1
-        return result
+__all__ = ["Call"]
 
 
 class Call:
@@ -104,6 +51,16 @@ class Call:
         self._timeout = route.timeout.total_seconds() if route.timeout else None
         self._clock = clock
         self._slice = slice_
+        self._open: dict[int, tuple[Iterator[KeyQueue[Record[Any]]], Result]] = {}
+        """Id of a turn under way to what is left of it, and its result. Each queue is given once, to whoever asks."""
+
+    def relieve(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[list[KeyQueue[Record[Any]]], Result] | None:
+        """The queues that the lane of a turn has not begun, and will not, and its result so far.
+
+        None when the turn is not under way. Any thread may call it.
+        """
+        rest, result = self._open.get(id(turn), (None, None))
+        return None if rest is None or result is None else (list(rest), result)
 
     def single(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
         """Call a sync function for each record of a turn."""
@@ -111,7 +68,7 @@ class Call:
         finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
-        for index, queue in enumerate(turn):
+        for index, queue in enumerate(self._opened(turn, result)):
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
                 try:
@@ -138,9 +95,7 @@ class Call:
                 (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
             ):
                 break
-        result.calls += len(result.failures)
-        result.seconds = self._clock.monotonic() - began
-        return result
+        return self._over(turn, result, began)
 
     async def single_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
         """Await an async function for each record of a turn."""
@@ -148,7 +103,7 @@ class Call:
         finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
-        for index, queue in enumerate(turn):
+        for index, queue in enumerate(self._opened(turn, result)):
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
                 try:
@@ -169,9 +124,7 @@ class Call:
                 (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
             ):
                 break
-        result.calls += len(result.failures)
-        result.seconds = self._clock.monotonic() - began
-        return result
+        return self._over(turn, result, began)
 
     async def one_async(self, record: Record[Any]) -> Result | None:
         """As `single_async` with a turn of one record; None when it was handled and there is nothing more to say.
@@ -236,6 +189,18 @@ class Call:
                 if self._halts and self._is_enough(result, error):
                     break
         return self._closed(result, turn, pieces, began)
+
+    def _opened(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> Iterator[KeyQueue[Record[Any]]]:
+        rest = iter(turn)
+        if len(turn) > 1:
+            self._open[id(turn)] = (rest, result)
+        return rest
+
+    def _over(self, turn: list[KeyQueue[Record[Any]]], result: Result, began: float) -> Result:
+        self._open.pop(id(turn), None)
+        result.calls += len(result.failures)
+        result.seconds = self._clock.monotonic() - began
+        return result
 
     def _is_skipped(self, result: Result, index: int, record: Record[Any], error: BaseException) -> bool:
         """Take down how a call ended that did not return; whether the next record of its queue may be called."""

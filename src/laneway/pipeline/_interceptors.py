@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from laneway._interception import Interceptor
     from laneway._route import Route
     from laneway.lanes import KeyQueue
-    from laneway.pipeline._execute import Posted
+    from laneway.pipeline._result import Posted
 
 __all__ = ["Censor", "StandIns", "intercepted", "producing"]
 

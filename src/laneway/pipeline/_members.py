@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from laneway._record import Record
     from laneway.lanes import KeyQueue, Scheduler
     from laneway.pipeline._copies import Copies
-    from laneway.pipeline._execute import Result
+    from laneway.pipeline._result import Result
     from laneway.retry import Defer, Park, Verdict
 
 __all__ = ["Members"]

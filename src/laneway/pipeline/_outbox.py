@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laneway.instrumentation import Tally
-    from laneway.pipeline._execute import Posted
+    from laneway.pipeline._result import Posted
     from laneway.typing import Sender
 
 __all__ = ["Letter", "Outbox"]

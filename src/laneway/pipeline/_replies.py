@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from laneway._record import Record
     from laneway.pipeline._copies import Copies
-    from laneway.pipeline._execute import Posted
     from laneway.pipeline._outbox import Outbox
+    from laneway.pipeline._result import Posted
 
 __all__ = ["Replies"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from laneway._record import Record
     from laneway._route import Route
     from laneway.instrumentation import Event, Tally
-    from laneway.pipeline._execute import Result
+    from laneway.pipeline._result import Result
     from laneway.retry import Failure
 
 __all__ = ["Telling"]

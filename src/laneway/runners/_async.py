@@ -29,6 +29,7 @@ class AsyncRunner:
         self._desk = desk
         self._execute = call.batch_async if desk.route.is_batch else call.single_async
         self._one = None if desk.route.is_batch else call.one_async
+        desk.relief.ask = call.relieve
         self._clock = clock
         self._lanes: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()

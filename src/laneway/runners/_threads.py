@@ -23,6 +23,7 @@ _TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are kno
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
 _LONG_IDLE = 0.05  # seconds it waits for a source that wakes it
+_HANGS = 0.1  # seconds after which a turn, meant to take 2 ms, keeps the reader from reading
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
 
 
@@ -32,7 +33,10 @@ class ThreadRunner(LockedRunner):
     A fast handler (under 0.1 ms a call) is called on the reader's own thread: Python runs one thread at a time, so
     more threads could only take turns. As soon as a call is slower, work moves to threads.
 
-    The reader's thread owns the source and the sender. The desk is guarded by one lock, which no thread holds while
+    Should such a call hang, a second thread, which does nothing but look at the time, goes on reading in its place, and
+    work moves to threads; the first one stands by when its call has ended.
+
+    The thread that reads owns the source and the sender. The desk is guarded by one lock, which no thread holds while
     the user's function runs.
 
     Args:
@@ -45,38 +49,82 @@ class ThreadRunner(LockedRunner):
     def __init__(self, desk: Desk, call: Call, clock: Clock, lock: threading.Lock | None = None) -> None:
         super().__init__(desk, clock, lock, desk.scheduler.lanes)
         self._execute = call.batch if desk.route.is_batch else call.single
+        desk.relief.ask = call.relieve
         self._moved = clock.monotonic()
         """When a turn was last finished."""
         self._is_over = False
+        self._reader = 0
+        """The thread that reads."""
+        self._second: threading.Thread | None = None
+        self._inline_since: float | None = None
+        """When the reader began the turn that it works on by itself."""
+        self._inline = threading.Event()
+        """Set when there is such a turn to look after."""
+        self._hanging = 0
+        """Threads that were readers, and whose call has not ended."""
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        """What ended the run on the second thread."""
 
     def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
-        desk = self._desk
         self._announces = getattr(source, "announces", False)
-        desk.acks.wake = self.wake
+        self._desk.acks.wake = self.wake
+        self._reader = threading.get_ident()
         try:
-            while True:
-                inline = self._is_fast()
-                records = []
-                if not source.is_exhausted and desk.room:
-                    records = source.fetch(min(desk.room, _FETCH), self._wait(inline=inline))
-                with self._lock:
-                    if records:
-                        desk.admit(records)
-                    desk.is_closing = source.is_exhausted
-                    desk.tick()
-                    if self._broken is not None:
-                        raise self._broken
-                    if source.is_exhausted and desk.is_done:
-                        return
-                    if not inline:
-                        self._wake_lanes()
-                        if not records and not self._has_news(source):
-                            self._changed.wait(self._pause(source, _TRIAL_TIME))
-                        continue
-                self._work_inline(source)
+            self._serve(source)
+            if self._failure is not None:
+                raise self._failure
         finally:
             self._end()
+
+    def _serve(self, source: Source) -> None:
+        """Read, or stand by, until everything is over."""
+        while not self._ended.is_set():
+            if self._reader == threading.get_ident():
+                self._read(source)
+            else:
+                self._stand_by()
+
+    def _read(self, source: Source) -> None:
+        """Work until everything is over, or somebody else reads."""
+        desk = self._desk
+        while True:
+            inline = self._is_fast()
+            records = []
+            if not source.is_exhausted and desk.room:
+                records = source.fetch(min(desk.room, _FETCH), self._wait(inline=inline))
+            with self._lock:
+                if records:
+                    desk.admit(records)
+                desk.is_closing = source.is_exhausted
+                desk.tick()
+                if self._broken is not None:
+                    raise self._broken
+                if source.is_exhausted and desk.is_done:
+                    self._ended.set()
+                    self._inline.set()
+                    return
+                if not inline:
+                    self._wake_lanes()
+                    if not records and not self._has_news(source):
+                        self._changed.wait(self._pause(source, _TRIAL_TIME))
+                    continue
+            if not self._work_inline(source):
+                return
+
+    def _stand_by(self) -> None:
+        """Take the reader's place when a call that it works on by itself takes far too long."""
+        self._inline.wait()
+        if self._ended.wait(_HANGS):
+            return
+        with self._lock:
+            since = self._inline_since
+            if since is None:
+                self._inline.clear()
+            elif self._clock.monotonic() - since >= _HANGS:
+                self._reader, self._inline_since = threading.get_ident(), None
+                self._hanging += 1
 
     def _wait(self, *, inline: bool) -> float:
         """Seconds to wait for records. A fast handler works on this thread: only when there is nothing else to do."""
@@ -88,21 +136,43 @@ class ThreadRunner(LockedRunner):
 
     def _is_fast(self) -> bool:
         desk = self._desk
-        return desk.tally.calls >= _TRIAL and desk.pace < _FAST and desk.route.kind == "single"
+        return desk.tally.calls >= _TRIAL and desk.pace < _FAST and desk.route.kind == "single" and not self._hanging
 
-    def _work_inline(self, source: Source) -> None:
-        """One turn on this thread. Lanes that still run a slow call are left alone."""
+    def _work_inline(self, source: Source) -> bool:
+        """One turn on this thread; False when another one reads now. Lanes that run a slow call are left alone."""
         with self._lock:
             turn = self._desk.take()
-        if turn is None:
-            with self._lock:
+            if turn is None:
                 # Something may be in work, postponed or on its way to a topic.
                 if self._desk.scheduler.records or self._desk.outbox.pending:
                     self._changed.wait(self._pause(source, _TRIAL_TIME) if self._is_held else 0.001)
-            return
+                return True
+            self._inline_since = self._clock.monotonic()
+            if not self._inline.is_set():
+                self._look_after(source)
         result = self._execute(turn)
         with self._lock:
             self._desk.settle(turn, result)
+            if self._reader != threading.get_ident():
+                self._hanging -= 1
+                self._changed.notify()
+                return False
+            self._inline_since = None
+        return True
+
+    def _look_after(self, source: Source) -> None:
+        self._inline.set()
+        if self._second is None:
+            self._second = threading.Thread(target=self._serve_second, args=(source,), name="stand-by", daemon=True)
+            self._second.start()
+
+    def _serve_second(self, source: Source) -> None:
+        try:
+            self._serve(source)
+        except BaseException as error:  # noqa: BLE001 - raised by `run`
+            self._failure = error
+            self._ended.set()
+            self._inline.set()
 
     def _useful(self) -> int:
         """How many lanes may work at once.
@@ -159,9 +229,11 @@ class ThreadRunner(LockedRunner):
                 self._changed.notify()
 
     def _end(self) -> None:
+        self._ended.set()
+        self._inline.set()
         with self._lock:
             self._is_over = True
             self._work.notify_all()
         if self._broken is None:
-            for thread in self._threads:
+            for thread in (*self._threads, *([] if self._second is None else [self._second])):
                 thread.join()

@@ -370,3 +370,87 @@ def test_a_full_desk_does_not_spin_before_a_source_that_announces():
     thread.join(20)
     assert desk.tally.handled == 10
     assert seen < 100
+
+
+# Calls that hang
+
+
+class Hanging:
+    """A fast handler, of which calls of some offsets hang until the test lets them go."""
+
+    def __init__(self, *offsets):
+        self.goes = {offset: threading.Event() for offset in offsets}
+        self.begun, self.ended = [], []
+
+    def __call__(self, record):
+        self.begun.append(record.offset)
+        if record.offset in self.goes:
+            assert self.goes[record.offset].wait(60)
+        self.ended.append(record.offset)
+
+
+def start(runner, source):
+    errors = []
+
+    def go():
+        try:
+            runner.run(source)
+        except OSError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    return thread, errors
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 40])
+def test_a_call_that_hangs_holds_up_nothing_but_its_key(lanes):
+    """Fast calls run on the reader's thread, many in a turn: once, all of them waited for the one that hung."""
+    handle, count, keys = Hanging(5_000), 20_000, 1_000
+    desk, runner = make(handle, lanes=lanes)
+    thread, _ = start(runner, ListSource(make_records(count, keys=keys)))
+    behind = (count - 5_000) // keys  # the record and those of its key
+    others = count - behind if lanes > 1 else 5_000
+    eventually(lambda: len(handle.ended) >= others, timeout=60)
+    assert len(handle.begun) == len(handle.ended) + 1
+    handle.goes[5_000].set()
+    thread.join(60)
+
+    assert sorted(handle.begun) == list(range(count))
+    for key in range(keys):
+        calls = [offset for offset in handle.ended if offset % keys == key]
+        assert calls == sorted(calls)
+    assert desk.close().handled == count
+
+
+def test_calls_that_hang_one_after_the_other():
+    """Whoever reads in place of the first may have to be replaced himself; and everybody comes back to work."""
+    hung = (3_000, 9_000, 15_000)
+    handle, count = Hanging(*hung), 20_000
+    desk, runner = make(handle, lanes=8)
+    thread, _ = start(runner, ListSource(make_records(count, keys=count)))
+    for number, offset in enumerate(hung):
+        eventually(lambda offset=offset: offset in handle.begun, timeout=60)
+        if number:
+            handle.goes[hung[number - 1]].set()
+    eventually(lambda: len(handle.ended) == count - 1, timeout=60)
+    handle.goes[hung[-1]].set()
+    thread.join(60)
+
+    assert sorted(handle.begun) == list(range(count))
+    assert desk.close().handled == count
+    assert not [thread for thread in threading.enumerate() if thread.name == "stand-by"]
+
+
+def test_a_source_that_fails_on_the_second_thread_ends_the_run():
+    """What it raised comes out of `run`, when the call that hangs there has ended."""
+    handle = Hanging(4_000)
+    _, runner = make(handle, lanes=2)
+    thread, errors = start(runner, ListSource(make_records(20_000, keys=20_000), error=OSError("gone")))
+    eventually(lambda: runner._failure is not None, timeout=60)
+    assert thread.is_alive()
+    handle.goes[4_000].set()
+    thread.join(60)
+
+    assert [str(error) for error in errors] == ["gone"]
+    assert sorted(handle.begun) == sorted(handle.ended)

@@ -148,17 +148,7 @@ class OwnedDesk(Desk):
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of a turn."""
         self.begun.pop(id(turn), None)
-        if not (self._closed or self._is_winding_up or self._has_void(turn)):
-            super().settle(turn, result)
-            return
-        self._leave_out(result)
-        comes_back = not _is_whole(turn, result)
-        has_gone = comes_back and any(self._is_gone(record) for queue in turn for record in queue.work())
         super().settle(turn, result)
-        if has_gone:
-            self._drop(self._is_gone)  # what comes back of a partition that is gone is not begun again
-        if comes_back and self._is_winding_up:
-            self._drop_late()
 
     def settle_one(
         self, turn: list[KeyQueue[Record[Any]]], record: Record[Any], result: Result | None, seconds: float
@@ -169,6 +159,25 @@ class OwnedDesk(Desk):
         if result is None:
             self.begun.pop(id(turn), None)
         super().settle_one(turn, record, result, seconds)
+
+    def _relieve(self, now: float) -> None:
+        had = self.scheduler.ready
+        super()._relieve(now)
+        if self.scheduler.ready > had and (self._closed or self._fences):
+            self._drop(self._is_gone)
+
+    def _act(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
+        if not (self._closed or self._is_winding_up or self._has_void(turn)):
+            super()._act(turn, result)
+            return
+        self._leave_out(result)
+        comes_back = not _is_whole(turn, result)
+        has_gone = comes_back and any(self._is_gone(record) for queue in turn for record in queue.work())
+        super()._act(turn, result)
+        if has_gone:
+            self._drop(self._is_gone)  # what comes back of a partition that is gone is not begun again
+        if comes_back and self._is_winding_up:
+            self._drop_late()
 
     def _obey(self) -> None:
         while self._orders:
