@@ -35,7 +35,7 @@ demo: setup  ## See a real Kafka topic processed on Spark: order, loss and speed
 	$(BIN)/laneway demo
 
 unit: .make/installed  ## Fast tests: no broker, no Spark, under a minute.
-	$(BIN)/python -m pytest tests -m "not broker and not spark and not slow"
+	$(BIN)/python -m pytest -n 2 tests -m "not broker and not spark and not slow"
 
 lint: .make/installed  ## Style, types and layers.
 	$(BIN)/ruff check .
@@ -43,15 +43,18 @@ lint: .make/installed  ## Style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# In three parts beside each other: most of the time each of them waits.
-PARTS := spark direct
+# In four parts beside each other: most of the time each of them waits.
+KILLS := tests/scenarios/spark/test_a_ladder_survives_kills.py
+PART_spark := tests/scenarios/spark --ignore=tests/scenarios/spark/faults --ignore=$(KILLS)
+PART_faults := tests/scenarios/spark/faults $(KILLS)
+PART_direct := tests/scenarios/direct
+PART_rest := tests --ignore=tests/scenarios/spark --ignore=tests/scenarios/direct
 test: setup lint  ## Everything, on real Kafka and real Spark.
-	@ids=(); for part in $(PARTS); do \
-	  $(BIN)/python -m pytest tests/scenarios/$$part --durations=10 > .make/$$part.log 2>&1 & ids+=($$!); \
-	done; \
-	$(BIN)/python -m pytest tests $(PARTS:%=--ignore=tests/scenarios/%) --durations=10; worst=$$?; \
+	@ids=(); worst=0; $(foreach part,spark faults direct,\
+	  $(BIN)/python -m pytest $(PART_$(part)) --durations=10 > .make/$(part).log 2>&1 & ids+=($$!);) \
+	$(BIN)/python -m pytest $(PART_rest) --durations=10 || worst=$$?; \
 	for id in $${ids[@]}; do wait $$id || worst=$$?; done; \
-	for part in $(PARTS); do echo "tests/scenarios/$$part:"; cat .make/$$part.log; done; \
+	for part in spark faults direct; do echo "$$part:"; cat .make/$$part.log; done; \
 	exit $$worst
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
