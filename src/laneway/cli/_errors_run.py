@@ -72,7 +72,9 @@ def run(
     )
     app = find_app(target)
     _require_topic(app, settings, topic)
-    view = RunView(f"error topics of {app.name} on {where(settings)}", quiet=quiet)
+    view = RunView(
+        f"error topics of {app.name} on {where(settings)}", quiet=quiet, tells_waits=settings.engine != "spark"
+    )
     with view:
         runs = engine_of(settings)(settings, batch_done=view.batch_done, state_changed=view.state_changed)
         report = runs.run_errors(app, topic=topic)

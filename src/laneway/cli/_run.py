@@ -60,7 +60,12 @@ def run(
     overrides = {"engine": engine and engine.value, "brokers": brokers}
     settings = loaded(config, profile, overrides | {"spark.master": master, "spark.checkpoint": checkpoint})
     app = find_app(target)
-    view = RunView(f"{app.name} on {where(settings)}", lag=_lag_of(app, settings), quiet=quiet)
+    view = RunView(
+        f"{app.name} on {where(settings)}",
+        lag=_lag_of(app, settings),
+        quiet=quiet,
+        tells_waits=settings.engine != "spark",
+    )
     with view:
         report = engine_of(settings)(
             settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed

@@ -38,6 +38,7 @@ class RunView:
         quiet: show nothing but problems.
         count: gives the records handled so far, if that can be known within a batch; called often.
         goal: records there are to handle, if known.
+        tells_waits: say what is waited for in the middle of the work, too; tasks of Spark do so themselves, on stderr.
         output: where to; standard output by default.
     """
 
@@ -47,6 +48,7 @@ class RunView:
     quiet: bool = False
     count: Callable[[], int] | None = None
     goal: int | None = None
+    tells_waits: bool = False
     output: TextIO = field(default_factory=lambda: sys.stdout)
     total: Tally = field(default_factory=Tally)
     _last: Tally = field(default_factory=Tally)
@@ -103,8 +105,8 @@ class RunView:
     def state_changed(self, state: State, detail: str) -> None:
         """Take note of a state."""
         is_same, self._state, self._detail = state is self._state, state, detail
-        if is_same and state is State.CONSUMING:
-            return  # what a batch waits for: the panel shows it, and elsewhere its line is on stderr already
+        if is_same and state is State.CONSUMING and not self.tells_waits:
+            return
         if self._live is None and (detail or not self.quiet):
             self._print(f"{self.title}: {state.value}{f' ({detail})' if detail else ''}")
 

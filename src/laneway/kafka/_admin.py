@@ -31,6 +31,8 @@ class Admin:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = quiet(options)
         self._refusal: str | None = None
+        self._trouble = ""
+        """Why a broker could not be reached last."""
         self._client = AdminClient({**self._options, "error_cb": self._noticed})
 
     def partitions(self, topic: str, timeout: float = 5.0) -> list[int]:
@@ -147,6 +149,7 @@ class Admin:
         return {partition: (committed.get(partition), ends[partition]) for partition in partitions}
 
     def _metadata(self, timeout: float, topic: str | None = None) -> Any:
+        self._trouble = ""
         try:
             return (
                 self._client.list_topics(topic, timeout=timeout) if topic else self._client.list_topics(timeout=timeout)
@@ -156,11 +159,13 @@ class Admin:
             self._client.poll(0)
             if self._refusal is not None:
                 raise AdminError(self._refusal) from error
-            raise as_admin_error(error) from error
+            raise as_admin_error(error, self._trouble) from error
 
     def _noticed(self, error: Any) -> None:
         if is_auth_error(error):
             self._refusal = f"{error.name()}: {error.str()}"
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - public, see _errors
+            self._trouble = error.str().partition(" (after ")[0]  # times and counts would make each one differ
 
     def _offsets(self, topic: str, partitions: Sequence[int], spec: OffsetSpec, timeout: float) -> dict[int, int]:
         asked = {(topic, partition): spec for partition in partitions}

@@ -32,13 +32,18 @@ class NotOwnerError(AdminError):
     """The group goes on without us: our partitions are somebody else's, and a repetition does not help."""
 
 
-def as_admin_error(error: KafkaException) -> AdminError:
-    """Why a request failed: refused for good, or worth another try."""
+def as_admin_error(error: KafkaException, trouble: str = "") -> AdminError:
+    """Why a request failed: refused for good, or worth another try.
+
+    Args:
+        error: what it raised.
+        trouble: what the client has said of its connections meanwhile.
+    """
     if is_auth_error(error):
         return AdminError(text_of(error))
     inner = error.args[0] if error.args else None
     kind = NotOwnerError if isinstance(inner, KafkaError) and inner.code() in _EXPELLED else BrokerAbsentError
-    return kind(text_of(error))
+    return kind(f"{text_of(error)} ({trouble})" if trouble else text_of(error))
 
 
 def as_produce_error(error: Any) -> ProduceError:

@@ -10,9 +10,12 @@ if TYPE_CHECKING:
 
 __all__ = ["quiet"]
 
-_ERRORS = 3  # syslog level; at its default librdkafka tells on stderr of every connection it mends by itself
+_CRITICAL = 2  # syslog level; above it librdkafka tells on stderr, again and again, of connections it mends by itself
 
 
 def quiet(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with a log level that shows errors only, unless the options or ``LANEWAY_DEBUG`` ask for more."""
-    return dict(options) if os.environ.get("LANEWAY_DEBUG") else {"log_level": _ERRORS, **options}
+    """Options with a log level that shows next to nothing, unless the options or ``LANEWAY_DEBUG`` ask for more.
+
+    What a user should know of a broker that is away is said in laneway's own words: state, health, errors.
+    """
+    return dict(options) if os.environ.get("LANEWAY_DEBUG") else {"log_level": _CRITICAL, **options}

@@ -138,3 +138,14 @@ def test_records_that_waited_or_were_dropped_are_in_the_panel():
 def test_the_line_of_paces_is_as_high_as_the_ideal(paces, ideal, expected):
     """Full height is the ideal, or the best there was."""
     assert _spark_line(paces, ideal) == expected
+
+
+@pytest.mark.parametrize(("tells_waits", "expected"), [(True, ["consuming (no answer)", "consuming"]), (False, [])])
+def test_what_is_waited_for_in_the_middle_of_the_work(tells_waits, expected):
+    """On Spark the tasks say it on stderr; elsewhere nobody else does."""
+    output = io.StringIO()
+    with RunView("billing", output=output, tells_waits=tells_waits) as view:
+        for detail in ("", "no answer", ""):
+            view.state_changed(State.CONSUMING, detail)
+
+    assert output.getvalue().splitlines() == [f"billing: {line}" for line in ("consuming", *expected)]

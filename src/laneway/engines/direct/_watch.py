@@ -190,6 +190,9 @@ class Watch:
         """What is done once a second."""
         for _, _, progress in self._crews:
             progress.look()
+        for _, outlook, _ in self._crews:
+            if outlook.trouble.words:
+                self.note(outlook.trouble.words)
         self._forget_note()
         health, status = self.health(), self._status
         if status is not None and not self._is_over.is_set():
