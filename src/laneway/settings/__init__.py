@@ -13,7 +13,14 @@ from laneway.settings._cluster import (
     SecuritySettings,
 )
 from laneway.settings._load import load
-from laneway.settings._model import ErrorSettings, HandlerSettings, Settings, SparkSettings, TopicSettings
+from laneway.settings._model import (
+    ErrorSettings,
+    HandlerSettings,
+    HealthSettings,
+    Settings,
+    SparkSettings,
+    TopicSettings,
+)
 from laneway.settings._reference import reference
 from laneway.settings._secret import Secret
 
@@ -22,6 +29,7 @@ __all__ = [
     "ConsumerSettings",
     "ErrorSettings",
     "HandlerSettings",
+    "HealthSettings",
     "OauthSettings",
     "ProducerSettings",
     "Secret",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from laneway.errors import Problem
 
-__all__ = ["ErrorSettings", "HandlerSettings", "Settings", "SparkSettings", "TopicSettings"]
+__all__ = ["ErrorSettings", "HandlerSettings", "HealthSettings", "Settings", "SparkSettings", "TopicSettings"]
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -219,6 +219,20 @@ class SparkSettings(BaseModel):
     )
 
 
+class HealthSettings(BaseModel):
+    """From when on the direct engine says that something is wrong."""
+
+    model_config = _FROZEN
+
+    minimum_brokers: Annotated[int, whole(1, 10_000)] = Field(
+        default=1, description="How many brokers there should be; with fewer, the health is a warning."
+    )
+    stalled_after: Annotated[DurationType, lasting("1s", "1d")] = Field(
+        default=timedelta(seconds=30),
+        description="For how long a partition with work may stand still before that is a warning.",
+    )
+
+
 def _local() -> dict[str, ClusterSettings]:
     return {"main": ClusterSettings(brokers=("127.0.0.1:9092",))}
 
@@ -258,6 +272,9 @@ class Settings(BaseModel):
         default_factory=ErrorSettings, description="When parked records are taken up again, and how."
     )
     spark: SparkSettings = Field(default_factory=SparkSettings, description="How the Spark engine runs.")
+    health: HealthSettings = Field(
+        default_factory=HealthSettings, description="When the direct engine says that something is wrong."
+    )
 
     _warnings: tuple[Problem, ...] = PrivateAttr(())
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)

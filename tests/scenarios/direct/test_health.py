@@ -51,8 +51,13 @@ class Scene:
         return f"{self.topic.name}.{self.name}.error"
 
     @contextmanager
-    def running(self, *, wait=True, drain="5s", **rest):
-        overrides = {"brokers": self.bootstrap, "drain": drain, "clusters.main.producer.timeout": "5s"}
+    def running(self, *, wait=True, drain="5s", settings=(), **rest):
+        overrides = {
+            "brokers": self.bootstrap,
+            "drain": drain,
+            "clusters.main.producer.timeout": "5s",
+            **dict(settings),
+        }
         engine = DirectEngine(load(overrides=overrides), **rest)
         engine.failure = None
 
@@ -256,10 +261,11 @@ def test_a_topic_deleted_in_mid_run_is_critical(scene):
         assert f"there is no topic {scene.topic.name}" in str(health)
 
 
-def test_fewer_brokers_than_wanted_are_a_warning(scene):
-    """One broker where there should be three."""
+@pytest.mark.parametrize("given", [{"minimum_brokers": 3}, {"settings": {"health.minimum_brokers": 3}}])
+def test_fewer_brokers_than_wanted_are_a_warning(scene, given):
+    """One broker where there should be three, by argument or in the configuration."""
     scene.app.handler(scene.topic)(lambda record: None)
-    with scene.running(minimum_brokers=3) as engine:
+    with scene.running(**given) as engine:
         health = until(engine, Level.WARNING, "few-brokers")
         assert "there are 1 brokers" in str(health)
         assert "there should be 3" in str(health)

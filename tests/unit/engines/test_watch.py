@@ -443,7 +443,7 @@ def test_a_partition_that_moves_on_is_committed_in_time(clock):
 def watching(crew, state=State.CONSUMING, **rest):
     life = Life()
     life.enter(state)
-    watch = Watch(life, stalled_after=timedelta(seconds=30), minimum_brokers=1, **rest)
+    watch = Watch(life, **rest)
     watch.attend([crew], None)
     return watch, life
 
@@ -504,7 +504,7 @@ def test_the_state_alone_says_something(state, detail, level, code):
     """Before, after and between runs there is an answer."""
     life = Life()
     life.enter(state, detail)
-    watch = Watch(life, stalled_after=timedelta(seconds=30), minimum_brokers=1)
+    watch = Watch(life)
 
     [reason] = watch.health().reasons
     assert (reason.level, reason.code) == (level, code)
@@ -516,7 +516,7 @@ def test_a_notice_is_not_repeated_for_ever(monkeypatch):
 
     life = Life()
     life.enter(State.CONSUMING)
-    watch = Watch(life, stalled_after=timedelta(seconds=30), minimum_brokers=1)
+    watch = Watch(life)
     watch.note("cannot write to orders.error")
     watch._look()
     assert life.detail == "cannot write to orders.error"

@@ -28,7 +28,7 @@ __all__ = ["Assignment"]
 T = TypeVar("T")
 
 _ANSWER = 5.0  # seconds to wait for the coordinator at a time
-_PATIENCE = 60.0  # seconds in all
+_PATIENCE = 60.0  # seconds for the first commit of an ownership, which is a precaution
 _LOOK = 0.002  # seconds between looks at what is being finished
 
 
@@ -44,6 +44,7 @@ class Assignment:
         start: topic to where a group begins that has committed nothing: ``earliest`` or ``latest``.
         skip_lost: go on when records were deleted before they were read.
         budget: seconds that giving partitions back may take.
+        patience: seconds that brokers may take to answer when partitions come.
         tell: told of events.
         note: told in words what is unusual.
     """
@@ -59,6 +60,7 @@ class Assignment:
         start: Mapping[str, str],
         skip_lost: bool,
         budget: float,
+        patience: float,
         tell: Callable[[Event], None],
         note: Callable[[str], None],
     ) -> None:
@@ -70,6 +72,7 @@ class Assignment:
         self._start = start
         self._skip_lost = skip_lost
         self._budget = budget
+        self._patience = patience
         self._tell = tell
         self._note = note
         self.membership: Membership
@@ -198,7 +201,7 @@ class Assignment:
 
         A broker that has only just come back may say that a topic is not there, or shorter than it is.
         """
-        known = _answered(lambda: self.membership.known(places, _ANSWER))
+        known = self._answered(lambda: self.membership.known(places, _ANSWER))
         return any(place not in known for place in places)
 
     def _read_anew(self, place: Place, start: int) -> None:
@@ -251,13 +254,13 @@ class Assignment:
 
     def _known(self, places: list[Place]) -> dict[Place, Committed]:
         """What was committed."""
-        return _answered(lambda: self.membership.known(places, _ANSWER)) if places else {}
+        return self._answered(lambda: self.membership.known(places, _ANSWER)) if places else {}
 
     def _settle_topics(self, places: list[Place]) -> None:
         """Take note of topics that the group has read of before: a partition that it does not know is new then."""
         for topic in {topic for topic, _ in places if self._start.get(topic) == "latest"} - self._settled_topics:
             # The new ones may be all that we have: what others have counts too.
-            everywhere = _answered(partial(self._admin.partitions, topic))
+            everywhere = self._answered(partial(self._admin.partitions, topic))
             found = self._known([(topic, partition) for partition in everywhere])
             sizes = [size for _, text in found.values() if (size := began_with(text))]
             if found and not sizes:
@@ -279,7 +282,7 @@ class Assignment:
         return topic not in self._settled_topics and partition < self._sizes.get(topic, 0)
 
     def _bounds(self, place: Place) -> tuple[int, int]:
-        return _answered(lambda: self._admin.bounds(*place))
+        return self._answered(lambda: self._admin.bounds(*place))
 
     def _open(
         self, source: str, partitions: list[int], starts: Mapping[Place, int], known: Mapping[Place, Committed]
@@ -323,6 +326,17 @@ class Assignment:
             finished = {place: found for place in starts if (found := self.membership.finished.get(place)) is not None}
             retries.own(starts, self.membership.epoch, finished)
 
+    def _answered(self, ask: Callable[[], T]) -> T:
+        """What a broker answers; without it nothing can begin, so it is asked for as long as the group waits for us."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return ask()
+            except BrokerAbsentError:
+                if self.is_leaving or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
     def _is_drained(self, places: Iterable[Place]) -> bool:
         # A station that was told to finish has dropped what was not begun; when it is over, nothing is under way.
         return all(
@@ -355,18 +369,6 @@ class Assignment:
         for topic in dict.fromkeys(topic for topic, _ in places):
             partitions = tuple(part for name, part in places if name == topic)
             self._tell(PartitionsRevoked(topic, partitions, is_lost))
-
-
-def _answered(ask: Callable[[], T]) -> T:
-    """What a broker answers; without it nothing can begin, so it is asked for again and again."""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return ask()
-        except BrokerAbsentError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def _opening(station: Station, partition: int) -> Callable[[], None]:

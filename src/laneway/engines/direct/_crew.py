@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Crew"]
 
 _ASK = 1.0  # seconds between questions for what others of the group have committed
+_PATIENCE = 0.6  # of max_poll_interval: what brokers may take to answer when partitions come
 _BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
 
 
@@ -105,7 +106,7 @@ class Crew:
             if any(route.retry.hops or route.delay for route in routes if route.topic.name == topic)
         }
         recovery = Recovery(app, by_source, admin=self.admin, options=options)
-        limit = cluster.consumer.max_poll_interval.total_seconds() * _BUDGET
+        limit = cluster.consumer.max_poll_interval.total_seconds()
         assignment = Assignment(
             stations,
             retries=retries,
@@ -114,7 +115,8 @@ class Crew:
             admin=self.admin,
             start=_starts(routes, settings),
             skip_lost=skip_lost,
-            budget=min(limit, settings.drain.total_seconds()),
+            budget=min(limit * _BUDGET, settings.drain.total_seconds()),
+            patience=limit * _PATIENCE,
             tell=tell,
             note=note,
         )

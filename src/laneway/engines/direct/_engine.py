@@ -58,8 +58,8 @@ class DirectEngine:
         once: handle what there is and stop.
         healthy: called about once a second, sync or async. While it gives False, raises or does not answer for five
             seconds, nothing is read; what was read is finished, and the process stays in its group.
-        minimum_brokers: how many brokers there should be; with fewer the health is a warning.
-        stalled_after: for how long a partition with work may stand still before that is a warning.
+        minimum_brokers: how many brokers there should be; with fewer the health is a warning. Wins over the settings.
+        stalled_after: for how long a partition with work may stand still before that is a warning. Wins over them too.
         batch_done: called a few times a second with topic, a number and the tally of what was done since.
         state_changed: called with each new state and a detail in words.
 
@@ -74,8 +74,8 @@ class DirectEngine:
         *,
         once: bool = False,
         healthy: Callable[[], Any] | None = None,
-        minimum_brokers: int = 1,
-        stalled_after: Duration = "30s",
+        minimum_brokers: int | None = None,
+        stalled_after: Duration | None = None,
         batch_done: Callable[[str, int, Tally], None] | None = None,
         state_changed: Callable[[State, str], None] | None = None,
     ) -> None:
@@ -86,7 +86,9 @@ class DirectEngine:
         self._state_changed = state_changed
         self._app: App | None = None
         self.life = Life(self._entered)
-        self._watch = Watch(self.life, stalled_after=as_duration(stalled_after), minimum_brokers=minimum_brokers)
+        self._watch = Watch(self.life)
+        self._minimum_brokers = minimum_brokers
+        self._stalled_after = None if stalled_after is None else as_duration(stalled_after)
         self._hold = Hold(self.life)
         self._stops = 0
         self._is_deaf = self._is_closed = False
@@ -160,6 +162,8 @@ class DirectEngine:
             self.life.enter(State.INITIALISING)
             given.engine = weakref.ref(self)
             stack.callback(setattr, given, "engine", None)
+            self._watch.minimum_brokers = self._minimum_brokers or settings.health.minimum_brokers
+            self._watch.stalled_after = (self._stalled_after or settings.health.stalled_after).total_seconds()
             self._watch.begin(StatusFile(app.name))
             stack.callback(self._watch.end)
             if not prepare_topics(app, settings, self.life, self._is_stopping, self._wake):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from laneway._health import Health, Level, Reason, Stall, lasting, moment
@@ -49,14 +49,14 @@ class Watch:
 
     Args:
         life: the engine's state.
-        stalled_after: for how long a partition may stand still.
-        minimum_brokers: how many brokers there should be.
     """
 
-    def __init__(self, life: Life, *, stalled_after: timedelta, minimum_brokers: int) -> None:
+    def __init__(self, life: Life) -> None:
         self._life = life
-        self._stalled_after = stalled_after.total_seconds()
-        self._minimum = minimum_brokers
+        self.stalled_after = 30.0
+        """Seconds for which a partition may stand still."""
+        self.minimum_brokers = 1
+        """How many brokers there should be."""
         self._noted = ("", 0.0)
         self._crews: Sequence[tuple[Crew, Outlook, Progress]] = ()
         self._check: Check | None = None
@@ -83,7 +83,7 @@ class Watch:
 
     def attend(self, crews: Sequence[Crew], check: Check | None) -> None:
         """Watch these too."""
-        outlooks = [(crew, Outlook(crew, self._minimum)) for crew in crews]
+        outlooks = [(crew, Outlook(crew, self.minimum_brokers)) for crew in crews]
         with self._lock:
             self._check = check
             self._crews = [
@@ -157,13 +157,13 @@ class Watch:
         if outlook.trouble.code:
             yield (Level.CRITICAL, outlook.trouble.code, where, outlook.trouble.words, now - outlook.since)
         if outlook.is_short:
-            words = f"there are {outlook.brokers} brokers at {where}, and there should be {self._minimum}"
+            words = f"there are {outlook.brokers} brokers at {where}, and there should be {self.minimum_brokers}"
             yield (Level.WARNING, "few-brokers", where, words, None)
         yield from _found_of_member(crew, where, now)
         for station in crew.stations:
             yield from self._found_of_handler(crew, station, now)
         yield from _found_of_commits(progress, where)
-        serious = [stall for stall in progress.stalls(self._stalled_after) if stall.code != "delay"]
+        serious = [stall for stall in progress.stalls(self.stalled_after) if stall.code != "delay"]
         for stall in serious[:_SHOWN]:
             subject = f"{stall.topic}[{stall.partition}]"
             yield (Level.WARNING, "stalled", subject, str(stall), stall.age.total_seconds())
