@@ -1,4 +1,4 @@
-"""Two minutes of the soak: workers and brokers killed and frozen, connections cut, workers that come and go."""
+"""Three minutes of the soak: workers and brokers killed and frozen, connections cut, workers that come and go."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SOAK = Path(__file__).parents[3] / "bench" / "soak.py"
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(560)]
 
 
-def test_two_minutes_of_faults_lose_and_reorder_nothing(tmp_path):
-    """50,000 records through 15 faults of most kinds: none lost, none out of order, no commit where it may not be."""
+def test_three_minutes_of_faults_lose_and_reorder_nothing(tmp_path):
+    """75,000 records through 18 faults of most kinds: none lost, none out of order, no commit where it may not be."""
     results = tmp_path / "soak.json"
     # A coordinator that is away for longer than a session repeats what was done meanwhile: 4 % of so short a run.
-    asked = {"seconds": 120, "fault-every": 8, "duplicates": 20, "folder": tmp_path / "soak", "results": results}
+    asked = {"seconds": 180, "fault-every": 10, "duplicates": 20, "folder": tmp_path / "soak", "results": results}
     command = [
         sys.executable,
         str(SOAK),
@@ -30,8 +30,8 @@ def test_two_minutes_of_faults_lose_and_reorder_nothing(tmp_path):
     told = (tmp_path / "output.txt").read_text()
     assert done.returncode == 0, told
     (figures,) = json.loads(results.read_text())["results"]
-    assert figures["records"] >= 50_000
-    assert figures["faults"] >= 12
+    assert figures["records"] >= 70_000
+    assert figures["faults"] >= 14
     # Of the eight: while a busy machine takes a minute to start a killed broker, no other broker is harmed.
     assert len(figures["faults_by_kind"]) >= 5
     assert {
