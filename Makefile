@@ -43,21 +43,14 @@ lint: .make/installed  ## Style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# In five parts beside each other: most of the time each of them waits.
-PARTS := soak direct spark faults
-KILLS := tests/scenarios/spark/test_a_ladder_survives_kills.py
-PART_spark := tests/scenarios/spark --ignore=tests/scenarios/spark/faults --ignore=$(KILLS)
-PART_faults := tests/scenarios/spark/faults $(KILLS)
-SOAK := tests/scenarios/direct/test_a_short_soak.py
-PART_soak := $(SOAK)
-PART_direct := tests/scenarios/direct --ignore=$(SOAK)
-PART_rest := tests --ignore=tests/scenarios/spark --ignore=tests/scenarios/direct
+# In three parts beside each other: most of the time each of them waits. More of them would wait for the processor.
+PARTS := direct spark
 test: setup lint  ## Everything, on real Kafka and real Spark.
 	@ids=(); worst=0; $(foreach part,$(PARTS),\
-	  $(BIN)/python -m pytest $(PART_$(part)) --durations=10 > .make/$(part).log 2>&1 & ids+=($$!);) \
-	$(BIN)/python -m pytest $(PART_rest) --durations=10 || worst=$$?; \
+	  $(BIN)/python -m pytest tests/scenarios/$(part) --durations=10 > .make/$(part).log 2>&1 & ids+=($$!);) \
+	$(BIN)/python -m pytest tests $(PARTS:%=--ignore=tests/scenarios/%) --durations=10 || worst=$$?; \
 	for id in $${ids[@]}; do wait $$id || worst=$$?; done; \
-	for part in $(PARTS); do echo "$$part:"; cat .make/$$part.log; done; \
+	for part in $(PARTS); do echo "tests/scenarios/$$part:"; cat .make/$$part.log; done; \
 	exit $$worst
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
