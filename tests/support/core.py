@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 
 from laneway import Topic
@@ -13,6 +14,7 @@ from laneway.lanes import KeyQueue
 __all__ = [
     "FakeClock",
     "FakeSender",
+    "LateSender",
     "ListSource",
     "lane_threads",
     "make_record",
@@ -68,6 +70,22 @@ class FakeSender:
             if error is None:
                 self.acked.append(message)
             delivered(error)
+
+
+class LateSender(FakeSender):
+    """Answers nothing for some seconds after the first message, and counts how often it was asked."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self._seconds = seconds
+        self._until = None
+        self.polls = 0
+
+    def poll(self):
+        self.polls += 1
+        self._until = self._until or time.monotonic() + self._seconds
+        self.is_silent = time.monotonic() < self._until
+        super().poll()
 
 
 class ListSource:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Letter", "Outbox"]
 
 _NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
+_SOON, _LATE = 0.002, 0.05  # seconds between looks for answers: while they come, and when none has come for long
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
 
 
@@ -73,11 +74,17 @@ class Outbox:
         """Letters not yet acknowledged."""
         self.size = 0
         """Bytes of their keys and values."""
+        self.pause = _SOON
+        """Seconds until a look for answers is worth it: a small part of the time for which none has come."""
+        self._quiet_since: float | None = None
+        """When an answer last came, or the first letter left; None until the next look."""
         self.trouble: str | None = None
         """Why the newest failed try failed; None when nothing waits to be repeated."""
 
     def post(self, letter: Letter) -> None:
         """Send a letter; its `landed` is called inside a later `tick`."""
+        if not self.pending:
+            self._quiet_since, self.pause = None, _SOON
         self.pending += 1
         self.size += letter.size
         self._send(letter)
@@ -87,6 +94,9 @@ class Outbox:
         if not self.pending:
             return
         self._sender.poll()
+        if self._answers or self._quiet_since is None:
+            self._quiet_since = now
+        self.pause = min(_LATE, max(_SOON, (now - self._quiet_since) / 10))
         while self._answers:
             self._answered(*self._answers.popleft(), now)
         while self._later and self._later[0][0] <= now:

@@ -89,7 +89,7 @@ class AsyncRunner:
         has_more = fetched or (self._announces and source.has_news)  # type: ignore[attr-defined]
         if has_more and self._desk.room:
             await asyncio.sleep(0)
-        elif self._desk.outbox.pending or (not self._announces and self._may_read(source)):
+        elif not self._announces and self._may_read(source):
             await asyncio.sleep(_POLL)
         else:
             await self._wait_for_change()
@@ -100,10 +100,13 @@ class AsyncRunner:
         return not source.is_exhausted and (desk.gate is None or not desk.gate.is_open or desk.room > 0)
 
     async def _wait_for_change(self) -> None:
-        """Sleep until a lane ends or a postponed key is due."""
-        wake = self._desk.next_wake
+        """Sleep until a lane ends, a postponed key is due, or answers to copies are worth a look."""
+        desk = self._desk
+        wake = desk.next_wake
         self._changed.clear()
         pause = None if wake is None else max(0.0, wake - self._clock.monotonic())
+        if desk.outbox.pending:
+            pause = desk.outbox.pause if pause is None else min(pause, desk.outbox.pause)
         try:
             async with asyncio.timeout(pause):
                 await self._changed.wait()

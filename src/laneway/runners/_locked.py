@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laneway._clock import Clock
+    from laneway._record import Record
     from laneway.pipeline import Desk
     from laneway.typing import Source
 
@@ -63,10 +64,21 @@ class LockedRunner(ABC):
             return 0.001
         if ready is not None and desk.can_start:
             return ready
-        if desk.outbox.pending:
-            return 0.005
         wake, most = desk.next_wake, _LONG_LOOK if self._is_held else _LOOK
+        if desk.outbox.pending:
+            most = min(most, desk.outbox.pause)
         return most if wake is None else min(most, max(0.0, wake - self._clock.monotonic()))
+
+    def _take_in(self, records: list[Record[Any]], source: Source) -> bool:
+        """Called with the lock held: records for the desk, and time passes; whether everything is over."""
+        desk = self._desk
+        if records:
+            desk.admit(records)
+        desk.is_closing = source.is_exhausted
+        desk.tick()
+        if self._broken is not None:
+            raise self._broken
+        return source.is_exhausted and desk.is_done
 
     @property
     def _is_held(self) -> bool:

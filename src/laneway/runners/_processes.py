@@ -92,13 +92,7 @@ class ProcessRunner(LockedRunner):
         if not source.is_exhausted and desk.room:
             records = source.fetch(min(desk.room, _FETCH), 0.0 if desk.can_start or self._announces else _IDLE)
         with self._lock:
-            if records:
-                desk.admit(records)
-            desk.is_closing = source.is_exhausted
-            desk.tick()
-            if self._broken is not None:
-                raise self._broken
-            if source.is_exhausted and desk.is_done:
+            if self._take_in(records, source):
                 return True
             self._wake_lanes()
             if not records and not self._has_news(source):

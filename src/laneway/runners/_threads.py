@@ -95,13 +95,7 @@ class ThreadRunner(LockedRunner):
             if not source.is_exhausted and desk.room:
                 records = source.fetch(min(desk.room, _FETCH), self._wait(inline=inline))
             with self._lock:
-                if records:
-                    desk.admit(records)
-                desk.is_closing = source.is_exhausted
-                desk.tick()
-                if self._broken is not None:
-                    raise self._broken
-                if source.is_exhausted and desk.is_done:
+                if self._take_in(records, source):
                     self._ended.set()
                     self._inline.set()
                     return
@@ -131,7 +125,7 @@ class ThreadRunner(LockedRunner):
         if self._desk.scheduler.ready or (self._announces and not inline):
             return 0.0
         if inline and self._desk.outbox.pending:
-            return 0.001
+            return self._desk.outbox.pause
         return _LONG_IDLE if self._announces else _IDLE
 
     def _is_fast(self) -> bool:
@@ -144,8 +138,9 @@ class ThreadRunner(LockedRunner):
             turn = self._desk.take()
             if turn is None:
                 # Something may be in work, postponed or on its way to a topic.
-                if self._desk.scheduler.records or self._desk.outbox.pending:
-                    self._changed.wait(self._pause(source, _TRIAL_TIME) if self._is_held else 0.001)
+                is_waiting = self._desk.scheduler.records or self._desk.outbox.pending
+                if is_waiting and not self._has_news(source):
+                    self._changed.wait(self._pause(source, _TRIAL_TIME))
                 return True
             self._inline_since = self._clock.monotonic()
             if not self._inline.is_set():

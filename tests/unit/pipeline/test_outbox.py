@@ -57,6 +57,25 @@ def test_a_failed_letter_is_repeated_with_growing_pauses():
     assert (outbox.trouble, outbox.next_wake, tally.undelivered) == (None, None, 30)
 
 
+def test_answers_are_looked_for_less_often_the_longer_none_comes():
+    """At once while they come; a broker that is away is not asked five hundred times a second."""
+    outbox, sender, _, landed, letter = make()
+    sender.is_silent = True
+    outbox.post(letter)
+    pauses = []
+    for now in (7.0, 7.005, 7.1, 7.3, 8.0, 70.0):
+        outbox.tick(now)
+        pauses.append(round(outbox.pause, 4))
+    assert pauses == [0.002, 0.002, 0.01, 0.03, 0.05, 0.05]
+
+    sender.is_silent = False
+    outbox.tick(70.1)
+    assert (landed, outbox.pause) == ([True], 0.002)
+    outbox.post(letter)
+    outbox.tick(99.0)
+    assert outbox.pause == 0.002
+
+
 def test_a_letter_that_is_taken_care_of_is_not_repeated():
     """It is neither sent again nor said to have landed."""
     outbox, sender, _, landed, letter = make([MessageTooLargeError("x")], lambda letter, error: True)

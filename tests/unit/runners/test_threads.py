@@ -13,7 +13,7 @@ from laneway._clock import SystemClock
 from laneway.errors import ProduceError
 from laneway.pipeline import Call, Desk
 from laneway.runners import ThreadRunner
-from support.core import FakeSender, ListSource, lane_threads, make_record, make_records, make_route
+from support.core import FakeSender, LateSender, ListSource, lane_threads, make_record, make_records, make_route
 from support.waiting import eventually
 
 MILLISECOND = 0.001
@@ -163,6 +163,15 @@ def test_messages_are_acknowledged_before_the_end():
     assert (tally.handled, tally.produced, tally.undelivered) == (20, 20, 1)
 
 
+@pytest.mark.parametrize("count", [50, 5_000], ids=["on lanes", "on the reader"])
+def test_nothing_spins_while_a_copy_waits(count):
+    """A broker that is away for a second is not asked a thousand times whether the copy has landed."""
+    sender = LateSender(1.0)
+    tally = run(lambda record: Message(Topic("out"), record.raw), make_records(count, keys=7), lanes=4, sender=sender)
+    assert tally.produced == count
+    assert 10 < sender.polls < 150 + count / 10
+
+
 def test_batches_are_called_with_several_records():
     """No batch is above its size, a key is in one at a time, and the rest is not waited for at the end."""
     sizes = []
@@ -304,7 +313,9 @@ def test_nothing_spins_while_a_breaker_is_open(seconds):
             if calls[-1][0] < calls[0][0] + 0.5:
                 raise ConnectionError
 
-    desk, runner = make(handle, lanes=4, clock=clock, breaker=Breaker(1, "200ms", "200ms"), order="none")
+    # A small buffer: what there is room for is read also while the breaker is open, and each such look counts.
+    breaker, buffer = Breaker(1, "200ms", "200ms"), Buffer(500)
+    desk, runner = make(handle, lanes=4, clock=clock, breaker=breaker, buffer=buffer, order="none")
     runner.run(source)
     tally = desk.close()
 
