@@ -29,7 +29,7 @@ help:  ## Show the targets.
 	$(BIN)/laneway setup
 	@touch $@
 
-setup: .make/fetched  ## Install laneway into .venv, fetch Kafka's jars, build Spark's class archive.
+setup: .make/fetched  ## Install laneway into .venv, fetch Kafka's jars, build the class archives of Kafka and Spark.
 
 demo: setup  ## See a real Kafka topic processed on Spark: order, loss and speed, checked.
 	$(BIN)/laneway demo

@@ -26,7 +26,7 @@ from laneway import App, Retry, SparkEngine, Topic
 from laneway._life import State
 from laneway.bench._produce import fill
 from laneway.bench._usage import Usage
-from laneway.broker import ephemeral
+from laneway.broker import FULL_SPEED, ephemeral
 from laneway.instrumentation import Tally
 from laneway.kafka import Admin
 from laneway.settings import load
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=None)
     asked = parser.parse_args()
     results: list[dict[str, Any]] = []
-    with ephemeral() as broker:
+    with ephemeral(java_options=FULL_SPEED) as broker:
         for handler in [asked.handler] if asked.handler else ["async", "sync"]:
             records = asked.records or (500_000 if handler == "sync" else 300_000)
             for policy in asked.policies.split(","):

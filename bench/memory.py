@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from laneway.bench._produce import fill
-from laneway.broker import ephemeral
+from laneway.broker import FULL_SPEED, ephemeral
 from laneway.kafka import Admin
 
 APP = """
@@ -49,7 +49,7 @@ def workers(root: psutil.Process) -> dict[int, float]:
 
 def main() -> None:
     records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    with ephemeral() as kafka, tempfile.TemporaryDirectory() as folder:
+    with ephemeral(java_options=FULL_SPEED) as kafka, tempfile.TemporaryDirectory() as folder:
         Admin({"bootstrap.servers": kafka.bootstrap}).create("waiting", 15)
         fill(kafka.bootstrap, "waiting", records, keys=10_000).wait()
         Path(folder, "blocked.py").write_text(APP)

@@ -27,7 +27,7 @@ from sheet import OtherFactsError, Sheet, machine
 from topics import Topics
 from trial import Trial
 
-from laneway.broker import ephemeral
+from laneway.broker import FULL_SPEED, ephemeral
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,7 @@ def runs_of(options: argparse.Namespace, sheet: Sheet) -> Iterator[dict[str, Any
     workloads = chosen(options.workloads, WORKLOADS)
     peers = [*chosen(options.laneway, LANEWAY), *chosen(options.peers, PEERS)]
     commands = commands_of(peers)
-    with ephemeral() as broker:
+    with ephemeral(java_options=FULL_SPEED) as broker:
         contest = Contest(broker, options, commands)
         for workload, number, peer in itertools.product(workloads, range(1, options.repeat + 1), peers):
             if options.resume and sheet.has(workload.name, peer.name, number):

@@ -8,6 +8,7 @@ pinned SHA-256 sums before every start.
 from __future__ import annotations
 
 from laneway.broker._cluster import Running
+from laneway.broker._config import FULL_SPEED
 from laneway.broker._ephemeral import ephemeral
 from laneway.broker._fetch import Progress, fetch
 from laneway.broker._home import KAFKA_VERSION, home_directory, jars_directory
@@ -17,9 +18,11 @@ from laneway.broker._named import ClusterStatus, NodeStatus, log_files, log_tail
 from laneway.broker._node import Node
 from laneway.broker._ports import DEFAULT_PORT, HOST, is_free, port_holder
 from laneway.broker._probe import BrokerAddress, ask_api_versions, ask_brokers
+from laneway.broker._rehearsal import build_archive, find_archive
 
 __all__ = [
     "DEFAULT_PORT",
+    "FULL_SPEED",
     "HOST",
     "KAFKA_VERSION",
     "MINIMUM_JAVA",
@@ -32,8 +35,10 @@ __all__ = [
     "Running",
     "ask_api_versions",
     "ask_brokers",
+    "build_archive",
     "ephemeral",
     "fetch",
+    "find_archive",
     "find_java",
     "home_directory",
     "is_free",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from laneway.broker._archive import archive_options
 from laneway.broker._config import LOGGING, jvm_options, properties_text, server_properties
 from laneway.broker._diagnosis import diagnose
 from laneway.broker._node import PATIENCE, Node, wait_ready
@@ -71,6 +72,7 @@ def prepare(
         command = (
             str(java.executable),
             *jvm_options(len(plan.nodes)),
+            *archive_options(java, libs),
             f"-Dlog4j2.configurationFile={logging.as_uri()}",
             f"-Dlaneway.log={node.directory / 'node.log'}",
             *java_options,
@@ -119,7 +121,8 @@ def _format(plan: ClusterPlan, nodes: Sequence[Node], java: Java, libs: Path) ->
     for node in nodes:
         if (node.plan.data / "meta.properties").exists():
             continue
-        command = [str(java.executable), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        command = [str(java.executable), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += archive_options(java, libs)
         command += [f"-Dlog4j2.configurationFile={(node.plan.directory / 'log4j2.properties').as_uri()}"]
         command += [f"-Dlaneway.log={node.plan.directory / 'format.log'}", "-cp", f"{libs}/*"]
         command += ["kafka.tools.StorageTool", "format", "--ignore-formatted"]

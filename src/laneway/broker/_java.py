@@ -15,6 +15,7 @@ __all__ = ["MINIMUM_JAVA", "Java", "find_java", "major_version"]
 
 MINIMUM_JAVA = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_EXACT = re.compile(r'version "([\w.+-]+)"')
 _FIX = (
     f"Fix: install a Java {MINIMUM_JAVA} or newer (Debian and Ubuntu: `apt install openjdk-17-jre-headless`; "
     "macOS: `brew install openjdk`), or set JAVA_HOME to one you have"
@@ -27,6 +28,8 @@ class Java:
 
     executable: Path
     major: int
+    version: str
+    """All of it, such as 17.0.15."""
 
 
 def major_version(text: str) -> int | None:
@@ -56,12 +59,13 @@ def find_java() -> Java:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BrokerError(f"Java at {executable} ({source}) does not run: {error}. {_FIX}") from error
-    major = major_version(answer.stderr + answer.stdout)
+    text = answer.stderr + answer.stdout
+    major, exact = major_version(text), _EXACT.search(text)
     if major is None:
         raise BrokerError(f"Java at {executable} ({source}) does not tell its version. {_FIX}")
     if major < MINIMUM_JAVA:
         raise BrokerError(f"Java at {executable} ({source}) is version {major}; Kafka needs {MINIMUM_JAVA}. {_FIX}")
-    return Java(executable, major)
+    return Java(executable, major, exact[1] if exact else str(major))
 
 
 def _locate() -> tuple[Path, str]:

@@ -58,7 +58,7 @@ def bench(
     A timed pass runs on a warm query without any recording; a second pass writes down every call and checks it.
     """
     from laneway.bench import WORKLOADS, measure, measure_connector
-    from laneway.broker import ephemeral
+    from laneway.broker import FULL_SPEED, ephemeral
 
     chosen = WORKLOADS[workload.value].with_options(
         lanes=lanes, handler=handler.value if handler else None, records=records
@@ -71,7 +71,7 @@ def bench(
         leave_out: set[int] = set()
         if brokers is None:
             say("starting an ephemeral Kafka")
-            running = stack.enter_context(ephemeral())
+            running = stack.enter_context(ephemeral(java_options=FULL_SPEED))
             brokers, leave_out = running.bootstrap, set(running.pids)
         if engine is EngineName.SPARK_CONNECTOR:
             figures = measure_connector(chosen, brokers, say=say)

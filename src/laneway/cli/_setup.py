@@ -5,33 +5,42 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 __all__ = ["setup"]
 
 
 def setup() -> None:
-    """Fetch the development broker's jars and build the archive that halves Spark's start.
+    """Fetch the development broker's jars and build the archives that halve the starts of Kafka and Spark.
 
     Everything goes to LANEWAY_HOME (a folder in your cache directory by default); what is there is kept.
     """
-    from laneway.broker import fetch, find_java
+    from laneway import broker
     from laneway.cli._kafka import fetch_progress
     from laneway.engines.spark import archive_path, build_archive
 
-    java = find_java()
+    java = broker.find_java()
     typer.echo(f"Java {java.major}: {java.executable}")
     with fetch_progress() as progress:
-        typer.echo(f"Kafka jars: {fetch(progress=progress)}")
-    if archive_path().exists():
-        typer.echo(f"Spark class archive: {archive_path()}")
+        typer.echo(f"Kafka jars: {broker.fetch(progress=progress)}")
+    _archive("Kafka", broker.find_archive(), broker.build_archive, "10 s")
+    _archive("Spark", archive_path() if archive_path().exists() else None, build_archive, "30 s")
+
+
+def _archive(name: str, found: Path | None, build: Callable[[], Path], takes: str) -> None:
+    if found is not None:
+        typer.echo(f"{name} class archive: {found}")
         return
     began = time.monotonic()
-    with _spinner("building Spark's class archive (about 30 s, once)"):
-        path = build_archive()
-    typer.echo(f"Spark class archive: {path} (built in {time.monotonic() - began:.0f} s)")
+    with _spinner(f"building {name}'s class archive (about {takes}, once)"):
+        path = build()
+    typer.echo(f"{name} class archive: {path} (built in {time.monotonic() - began:.0f} s)")
 
 
 def _spinner(text: str) -> Any:

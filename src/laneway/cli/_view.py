@@ -22,6 +22,7 @@ __all__ = ["RunView"]
 
 _REFRESH = 0.25
 _ASK = 1.0  # seconds between questions for the lag; each is a request to the brokers
+_SAID = 30.0  # seconds before the same wait is told again when another was told meanwhile
 _WINDOW = 4  # refreshes over which the pace is taken: one second, so that it neither jumps nor lags behind
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
@@ -58,6 +59,8 @@ class RunView:
     _paces: deque[float] = field(default_factory=lambda: deque(maxlen=_WIDTH))
     _counts: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW + 1))
     _live: Any = None
+    _newest: str = ""
+    _said: dict[str, float] = field(default_factory=dict)
     _done: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -108,7 +111,15 @@ class RunView:
         if is_same and state is State.CONSUMING and not self.tells_waits:
             return
         if self._live is None and (detail or not self.quiet):
-            self._print(f"{self.title}: {state.value}{f' ({detail})' if detail else ''}")
+            line = f"{self.title}: {state.value}{f' ({detail})' if detail else ''}"
+            if not is_same or not self._is_said(line, is_wait=bool(detail)):
+                self._newest, self._said[line] = line, time.monotonic()
+                self._print(line)
+
+    def _is_said(self, line: str, *, is_wait: bool) -> bool:
+        """Whether a line was the last one, or one of several waits that take turns; that they are over is told."""
+        self._said = {known: at for known, at in self._said.items() if time.monotonic() - at < _SAID}
+        return line == self._newest or (is_wait and line in self._said)
 
     def _begin(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name="laneway-view", daemon=True)

@@ -149,3 +149,18 @@ def test_what_is_waited_for_in_the_middle_of_the_work(tells_waits, expected):
             view.state_changed(State.CONSUMING, detail)
 
     assert output.getvalue().splitlines() == [f"billing: {line}" for line in ("consuming", *expected)]
+
+
+def test_waits_that_take_turns_are_told_once(monkeypatch):
+    """A broker that is away is found by several parts, each in its own words, once a second."""
+    output, now = io.StringIO(), [1000.0]
+    monkeypatch.setattr("laneway.cli._view.time.monotonic", lambda: now[0])
+    with RunView("billing", output=output, tells_waits=True) as view:
+        for detail in ("", "no answer", "cannot write", "no answer", "cannot write", "", "no answer", ""):
+            view.state_changed(State.CONSUMING, detail)
+            now[0] += 1
+        now[0] += 30
+        view.state_changed(State.CONSUMING, "no answer")
+
+    expected = ("consuming", "consuming (no answer)", "consuming (cannot write)", "consuming", "consuming (no answer)")
+    assert output.getvalue().splitlines() == [f"billing: {line}" for line in expected]

@@ -77,7 +77,7 @@ def test_a_broker_that_goes_and_comes(own: broker.Running, scene: DirectFaultSce
     assert run.is_running, run.output
     eventually(lambda: "no answer from Kafka" in run.output, timeout=60, why=lambda: run.output)
     told = [line for line in run.output.splitlines() if "no answer from Kafka" in line]
-    assert len(told) <= 10, told  # once, as long as it is the same
+    assert len(told) == len(set(told)), told  # once, as long as it is the same; it is away for less than 30 s
     assert "|FAIL|" not in run.output  # the client's own lines come by the dozen
     node.start()
     scene.produce_rows(rows)
