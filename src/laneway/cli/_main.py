@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -28,6 +29,21 @@ app.command(name="demo")(_demo.demo)
 app.command(name="bench")(_bench.bench)
 app.command(name="setup")(_setup.setup)
 app.command(name="doctor")(_doctor.doctor)
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"laneway {version('laneway')} (Python {sys.version.split()[0]})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> NoReturn:

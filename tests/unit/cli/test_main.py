@@ -1,0 +1,24 @@
+"""What the command says of itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+from typer.testing import CliRunner
+
+from laneway.cli._main import app
+
+
+def test_the_version():
+    """What somebody who reports a problem is asked for first."""
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output.split()[:2]) == (0, ["laneway", version("laneway")])
+
+
+@pytest.mark.parametrize(("words", "told"), [(["rnu"], "Did you mean 'run'?"), (["--vresion"], "--version")])
+def test_a_word_that_is_wrong(words, told):
+    """Exit code 2, and what was probably meant."""
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert told in result.output
