@@ -7,6 +7,7 @@ import inspect
 import os
 import signal
 import sys
+import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from laneway.engines.spark._stream import Stream
 
 __all__ = ["AppHost", "Worker", "load_app", "routes_of", "worker_of"]
+
+_KEPT = 300.0  # seconds without a task for which clients are kept: to make them anew takes half a second
 
 _apps: dict[str, App] = {}
 _hosts: dict[str, AppHost] = {}
@@ -94,6 +97,8 @@ class Worker:
     def __init__(self, stream: Stream) -> None:
         self.host = _hosts.get(stream.digest) or _hosts.setdefault(stream.digest, AppHost(load_app(stream)))
         self.app = stream.app
+        self.used = time.monotonic()
+        """When a task last asked for it."""
         self._stream = stream
         self._routes = routes_of(stream)
         self._readers = {stream.topic: RangeReader(stream.consumer, skip_lost=stream.skip_lost)}
@@ -115,6 +120,11 @@ class Worker:
             self._readers[topic] = RangeReader(self._stream.consumer, skip_lost=self._stream.skip_lost)
         return self._readers[topic]
 
+    def close(self) -> None:
+        """Let go of the connections. What was sent is acknowledged: no task ends before that."""
+        for reader in self._readers.values():
+            reader.end()
+
     @property
     def admin(self) -> Admin:
         """Asks for the ends of logs; made when first needed."""
@@ -128,5 +138,16 @@ def worker_of(stream: Stream) -> Worker:
     name = f"{stream.app}/{stream.topic}/{stream.digest}/{stream.errors and stream.errors.partitions}"
     worker = _workers.get(name)
     if worker is None:
+        _let_go()
         worker = _workers[name] = Worker(stream)
+    worker.used = time.monotonic()
     return worker
+
+
+def _let_go() -> None:
+    """Close the clients of streams that are probably over: a notebook's session outlives many of them."""
+    since = time.monotonic() - _KEPT
+    for name, worker in list(_workers.items()):
+        if worker.used < since:
+            worker.close()
+            del _workers[name]
