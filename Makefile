@@ -43,15 +43,9 @@ lint: .make/installed  ## Style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# In three parts beside each other: most of the time each of them waits. More of them would wait for the processor.
-PARTS := direct spark
+# Three at a time, a file as a whole: most of the time each of them waits. More of them would wait for the processor.
 test: setup lint  ## Everything, on real Kafka and real Spark.
-	@ids=(); worst=0; $(foreach part,$(PARTS),\
-	  $(BIN)/python -m pytest tests/scenarios/$(part) --durations=10 > .make/$(part).log 2>&1 & ids+=($$!);) \
-	$(BIN)/python -m pytest tests $(PARTS:%=--ignore=tests/scenarios/%) --durations=10 || worst=$$?; \
-	for id in $${ids[@]}; do wait $$id || worst=$$?; done; \
-	for part in $(PARTS); do echo "tests/scenarios/$$part:"; cat .make/$$part.log; done; \
-	exit $$worst
+	$(BIN)/python -m pytest tests -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py

@@ -13,11 +13,18 @@ if TYPE_CHECKING:
     from support.contract import Cluster
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bare `pytest` needs neither broker nor Spark; naming a path or a marker runs what was named."""
+    """Bare `pytest` needs neither broker nor Spark; naming a path or a marker runs what was named.
+
+    Files with real processes come first, in their random order: when several files run at a time, the quick ones fill
+    what is left at the end.
+    """
+    heavy = [item for item in items if any(map(item.get_closest_marker, ("broker", "spark")))]
+    files = {item.path for item in heavy}
+    items.sort(key=lambda item: item.path not in files)
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.markexpr:
         return
-    heavy = [item for item in items if item.get_closest_marker("broker") or item.get_closest_marker("spark")]
     if heavy:
         config.hook.pytest_deselected(items=heavy)
         items[:] = [item for item in items if item not in heavy]

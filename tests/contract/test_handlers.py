@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -122,8 +124,8 @@ def test_two_handlers_of_one_topic_each_get_every_record(world: World) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
-def test_setup_runs_once_per_process_before_the_first_record(world: World) -> None:
-    """Whatever the number of topics, a setup hook runs once in each process that handles records, and before them."""
+def test_hooks_run_once_per_process(world: World) -> None:
+    """Whatever the number of topics: setup before the first record, cleanup after the last, when the process ends."""
     app, topics, calls = world.app(), [world.topic(2), world.topic(2)], world.recorder
 
     @app.setup
@@ -134,6 +136,15 @@ def test_setup_runs_once_per_process_before_the_first_record(world: World) -> No
     async def prepare_more():
         await asyncio.sleep(0.001)
         calls.note("async setup")
+
+    @app.cleanup
+    def tidy():
+        calls.note("sync cleanup")
+
+    @app.cleanup
+    async def tidy_more():
+        await asyncio.sleep(0.001)
+        calls.note("async cleanup")
 
     @app.handler(topics[0], lanes=2)
     def first(record):
@@ -153,5 +164,30 @@ def test_setup_runs_once_per_process_before_the_first_record(world: World) -> No
     notes, made = calls.notes(), calls.calls()
     for pid in {call.pid for call in made}:
         own = [(place, text) for place, owner, text in notes if owner == pid]
-        assert [text for _place, text in own] == ["sync setup", "async setup"]
-        assert own[-1][0] < min(call.began for call in made if call.pid == pid)
+        before = [text for place, text in own if place < min(call.began for call in made if call.pid == pid)]
+        after = [text for place, text in own if place > max(call.ended for call in made if call.pid == pid)]
+        assert before == ["sync setup", "async setup"]
+        # Spark's processes live as long as the session, and so do those of these tests.
+        assert after == ([] if world.keeps_processes else ["sync cleanup", "async cleanup"])
+        assert len(own) == len(before) + len(after)
+
+
+def test_a_handler_may_end_a_program_that_it_started(world: World) -> None:
+    """The signals that laneway keeps from its own workers reach other programs."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.handler(topic, lanes=2)
+    def handle(record):
+        with subprocess.Popen(["sleep", "600"]) as program:
+            program.terminate()
+            try:
+                code = program.wait(20)
+            except subprocess.TimeoutExpired:
+                program.kill()
+                raise
+        with calls.call(record, code=code):
+            pass
+
+    world.produce(topic, [Row(b"k")])
+    assert world.run(app).handled == 1
+    assert [call.facts["code"] for call in calls.calls()] == [-signal.SIGTERM]

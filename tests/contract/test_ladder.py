@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import App, Reject, Retry, by_header
+from laneway import App, Json, Reject, Retry, by_header
 from support.contract import Row
 from support.contract_recorder import overlaps
 
@@ -197,15 +197,16 @@ def test_a_columnar_handler_that_fails_climbs_the_ladder(world: World) -> None:
 
 def test_rejected_and_undecodable_records_skip_the_ladder(world: World) -> None:
     """Trying again cannot help, so they are parked at once."""
-    app, topic = world.app(), world.topic(1)
+    app, topic = world.app(), world.topic(1, value=Json(int))
 
     @app.handler(topic, lanes=2, retry=Retry.steps("10m", mode="topic"))
     def handle(record):
         raise Reject("no")
 
-    world.produce(topic, [Row(b"k", b"1")])
+    world.produce(topic, [Row(b"k", b"1"), Row(b"other", b"{")])
     tally = world.finish(app)
-    assert (tally.parked, tally.deferred) == (1, 0)
+    assert (tally.parked, tally.deferred, tally.calls) == (2, 0, 2)
+    assert sorted(record.raw for record in world.errors(app)) == [b"1", b"{"]
 
 
 def test_a_step_may_have_a_function_of_its_own(world: World) -> None:
@@ -288,9 +289,11 @@ def test_a_timestamp_in_the_future_holds_nothing_up(world: World) -> None:
     (retry,) = app.routes[0].retry_topics_of(app.name)
     world.create(retry, 1)
     future = int(time.time() * 1000) + 365 * 86_400_000
+    _, before = world.now()
     world.produce_to(retry, [Row(b"a", b"future", (), 0, future), Row(b"b", b"now", (), 0)])
     tally = world.finish(app)
     assert sorted(call.facts["value"] for call in calls.calls()) == ["future", "now"]
+    assert all(call.start - before >= 0.99 for call in calls.calls())
     assert tally.capped == 1
 
 

@@ -20,4 +20,4 @@ def archive_path(java: Java, libs: Path) -> Path:
 def archive_options(java: Java, libs: Path) -> tuple[str, ...]:
     """JVM flags that use it, when it has been built; a JVM that finds it does not fit goes on without, in silence."""
     path = archive_path(java, libs)
-    return (f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off") if path.exists() else ()
+    return (f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if path.exists() else ()

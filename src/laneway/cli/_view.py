@@ -106,7 +106,11 @@ class RunView:
             self._print(f"  {event}")
 
     def state_changed(self, state: State, detail: str) -> None:
-        """Take note of a state."""
+        """Take note of a state. Any thread may call it."""
+        with self._lock:
+            self._take_down(state, detail)
+
+    def _take_down(self, state: State, detail: str) -> None:
         is_same, self._state, self._detail = state is self._state, state, detail
         if is_same and state is State.CONSUMING and not self.tells_waits:
             return

@@ -73,6 +73,8 @@ class ErrorPlan:
     """Where the run ends in each partition."""
     partitions: dict[str, int]
     """How many partitions the topics have to which records may be sent back."""
+    idle: timedelta
+    """How long an engine that waits for records waits for some."""
 
 
 def error_plans(
@@ -100,7 +102,8 @@ def error_plans(
         BrokerAbsentError: no broker answers.
     """
     started = time.time() * 1000
-    within = (app.errors or ErrorConsumer()).new / _MILLISECOND
+    consumer = app.errors or ErrorConsumer()
+    within = consumer.new / _MILLISECOND
     plans = []
     for found in _topics(app, settings):
         if topic not in (None, found.name) or is_stopping():
@@ -125,7 +128,7 @@ def error_plans(
             if (route.topic.name, settings.cluster(cluster_of(route, settings))) == (found.name, found.cluster)
         ]
         all_ends = {each: ends.get(each, extent.open) for each, extent in extents.items()}
-        plans.append(ErrorPlan(found, errors, routes, all_ends, partitions))
+        plans.append(ErrorPlan(found, errors, routes, all_ends, partitions, consumer.idle))
     return plans
 
 

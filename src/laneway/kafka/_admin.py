@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from laneway.kafka._describe import Group
 
-__all__ = ["Admin", "Place"]
+__all__ = ["Admin"]
 
 _AGES = 36_500 * 86_400_000  # milliseconds; a hundred years are for ever, and more would not fit a timedelta
 
@@ -151,7 +151,7 @@ class Admin:
     def _metadata(self, timeout: float, topic: str | None = None) -> Any:
         self._trouble = ""
         try:
-            return (
+            found = (
                 self._client.list_topics(topic, timeout=timeout) if topic else self._client.list_topics(timeout=timeout)
             )
         except KafkaException as error:
@@ -160,6 +160,10 @@ class Admin:
             if self._refusal is not None:
                 raise AdminError(self._refusal) from error
             raise as_admin_error(error, self._trouble) from error
+        # What was told of earlier troubles is over, and would else be found at the next one.
+        self._client.poll(0)
+        self._refusal = None
+        return found
 
     def _noticed(self, error: Any) -> None:
         if is_auth_error(error):

@@ -259,6 +259,7 @@ class Membership:
             self.paused.discard(place)
             self.finished.pop(place, None)
             self.reached.pop(place, None)
+        self._gone = deque(place for place in self._gone if place not in places)
 
     def _unassign(self, consumer: Any, partitions: list[Any]) -> None:
         self._forget(partitions)

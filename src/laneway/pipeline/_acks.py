@@ -72,7 +72,7 @@ class Ack:
         """Tell a board from now on, and at once what was said before."""
         self._board = board
         if self.is_over or self.is_released:
-            board.tell(self)
+            board.note(self)
 
     def _end(self, error: Exception | None) -> None:
         self._said.setdefault("end", error)  # one step of the interpreter: the first word counts
@@ -116,6 +116,15 @@ class Acks:
         self._records[ack] = record
         ack.place = (queue, done, record)
         ack.watch(self)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was said that has not been acted on."""
+        return bool(self._news)
+
+    def note(self, ack: Ack) -> None:
+        """Something was said of a record. Who settles it looks again; to wake him would take a lock that he holds."""
+        self._news.append(ack)
 
     def tell(self, ack: Ack) -> None:
         """Something was said of a record. Any thread may call it."""

@@ -158,8 +158,14 @@ class Gate:
         if self._state.is_open:
             self._probe = id(turn)
 
-    def ended(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
-        """A turn is over. What is not to be judged is taken out of *result*: its records stay where they are."""
+    def ended(self, turn: list[KeyQueue[Record[Any]]], result: Result, *, was_good: bool = False) -> None:
+        """A turn is over. What is not to be judged is taken out of *result*: its records stay where they are.
+
+        Args:
+            turn: what `began`.
+            result: what became of it.
+            was_good: whether a part of it that was settled before has succeeded.
+        """
         failures = [error for _, error in result.failures.values()] + [error for *_, error in result.members]
         error = next((error for error in failures if is_failure(error)), None)
         is_handled = bool(result.finished or result.outputs)
@@ -167,7 +173,7 @@ class Gate:
             error = None  # a call that returned has succeeded, whatever members it marked
         # In a batch, those that were dropped before a call that failed do not make it a success.
         is_good = is_handled or (bool(result.skipped) and not (result.members and error))
-        if self.saw(turn, error, is_good=is_good):
+        if self.saw(turn, error, is_good=is_good or was_good):
             self._tally.retried += _give_back(result)
 
     def saw(self, turn: object, error: Exception | None, *, is_good: bool) -> bool:

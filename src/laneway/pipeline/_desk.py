@@ -194,12 +194,12 @@ class Desk:
 
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of a turn."""
-        self.relief.ended(turn, result)
+        was_good = self.relief.ended(turn, result)
         self.tally.calls += result.calls
         self.tally.seconds += result.seconds
         self._pace.saw(result.calls, result.seconds)
         if self.gate is not None:
-            self.gate.ended(turn, result)
+            self.gate.ended(turn, result, was_good=was_good)
         self._act(turn, result)
         self.scheduler.end_turn(turn)
 
@@ -249,8 +249,8 @@ class Desk:
         if self._idle_since is not None:
             self.tally.waited += now - self._idle_since
         self.outbox.tick(now)
-        self.acks.tick()
         self._relieve(now)
+        self.acks.tick()
         self.scheduler.wake(now)
         is_idle = self.scheduler.records and not (self.scheduler.lanes_busy or self.outbox.pending or self.can_start)
         self._idle_since = now if is_idle else None

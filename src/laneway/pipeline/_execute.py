@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from laneway._record import Batch, Record
@@ -192,9 +193,12 @@ class Call:
 
     def _opened(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> Iterator[KeyQueue[Record[Any]]]:
         rest = iter(turn)
-        if len(turn) > 1:
-            self._open[id(turn)] = (rest, result)
-        return rest
+        if len(turn) == 1:
+            return rest
+        # The first one is the lane's whatever happens, or a lane that is slow to begin would be left with nothing.
+        first = next(rest)
+        self._open[id(turn)] = (rest, result)
+        return chain((first,), rest)
 
     def _over(self, turn: list[KeyQueue[Record[Any]]], result: Result, began: float) -> Result:
         self._open.pop(id(turn), None)

@@ -36,10 +36,10 @@ class Relief:
         """Turns that are out, by their ids, and since when; the oldest first."""
         self._settled: dict[int, tuple[int, int, int, int]] = {}
         """Turns of which a part was settled: how many queues, records finished and skipped, and messages."""
-        self.ask: Callable[[Turn], tuple[Turn, Result] | None] = lambda _: None
-        """Gives what the lane of a turn has not begun, and will not, and its result so far; the runner sets it.
+        self.ask: Callable[[Turn], tuple[Turn, Result] | None] | None = None
+        """Gives what the lane of a turn has not begun, and will not, and its result so far; a runner that can sets it.
 
-        None when the lane has not come to it yet.
+        Its answer is None when the lane has not come to the turn yet, or is through with it.
         """
 
     @property
@@ -49,21 +49,23 @@ class Relief:
 
     def began(self, turn: Turn) -> None:
         """A turn of several keys is out."""
-        self._out[id(turn)] = (self._clock.monotonic(), turn)
+        if self.ask is not None:
+            self._out[id(turn)] = (self._clock.monotonic(), turn)
 
-    def ended(self, turn: Turn, result: Result) -> None:
-        """A turn is over; what of it was settled already is taken out of its result."""
+    def ended(self, turn: Turn, result: Result) -> bool:
+        """A turn is over; what of it was settled already is taken out of its result. Whether that had succeeded."""
         self._out.pop(id(turn), None)
         settled = self._settled.pop(id(turn), None)
         if settled is None:
-            return
+            return False
         queues, finished, skipped, outputs = settled
         del result.done[:queues], result.finished[:finished], result.skipped[:skipped], result.outputs[:outputs]
         result.failures = {index - queues: found for index, found in result.failures.items() if index >= queues}
+        return bool(finished or skipped or outputs)
 
     def due(self, now: float) -> Iterator[tuple[Turn, Turn, Result]]:
         """Of each turn that takes too long: what was not begun, what is over, and the result of the latter."""
-        while self._out:
+        while self._out and self.ask is not None:
             name, (since, turn) = next(iter(self._out.items()))
             if now - since < _LONG:
                 return

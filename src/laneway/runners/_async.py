@@ -85,8 +85,11 @@ class AsyncRunner:
         return len(records)
 
     async def _pause(self, source: Source, fetched: int) -> None:
-        # What waits in a source that announces was announced already, perhaps when there was no room for it.
-        has_more = fetched or (self._announces and source.has_news)  # type: ignore[attr-defined]
+        # What waits in a source that announces was announced already, perhaps when there was no room for it. What is
+        # left in one that was ended is read by nobody.
+        has_more = fetched or (
+            self._announces and not source.is_exhausted and source.has_news  # type: ignore[attr-defined]
+        )
         if has_more and self._desk.room:
             await asyncio.sleep(0)
         elif not self._announces and self._may_read(source):

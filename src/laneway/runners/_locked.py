@@ -49,8 +49,13 @@ class LockedRunner(ABC):
             self._changed.notify()
 
     def _has_news(self, source: Source) -> bool:
-        """Whether records have arrived since the source was asked, and there is room for them."""
-        return self._announces and bool(source.has_news) and self._desk.room > 0  # type: ignore[attr-defined]
+        """Whether records have arrived since the source was asked, and there is room for them.
+
+        What is left in a source that was ended is read by nobody.
+        """
+        if not self._announces or source.is_exhausted:
+            return False
+        return bool(source.has_news) and self._desk.room > 0  # type: ignore[attr-defined]
 
     def _pause(self, source: Source, ready: float | None = None) -> float:
         """Seconds for which the reader may wait for a change.

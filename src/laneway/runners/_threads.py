@@ -24,7 +24,11 @@ _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread 
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
 _LONG_IDLE = 0.05  # seconds it waits for a source that wakes it
 _HANGS = 0.1  # seconds after which a turn, meant to take 2 ms, keeps the reader from reading
+_LEAVES = 5.0  # seconds for which the second thread is waited for when a run has failed
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
+
+_STARTING = threading.Lock()
+"""Held while the size of stacks is changed, which is that of all threads of the process."""
 
 
 class ThreadRunner(LockedRunner):
@@ -63,8 +67,6 @@ class ThreadRunner(LockedRunner):
         self._hanging = 0
         """Threads that were readers, and whose call has not ended."""
         self._ended = threading.Event()
-        self._failure: BaseException | None = None
-        """What ended the run on the second thread."""
 
     def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
@@ -73,8 +75,8 @@ class ThreadRunner(LockedRunner):
         self._reader = threading.get_ident()
         try:
             self._serve(source)
-            if self._failure is not None:
-                raise self._failure
+            if self._broken is not None:
+                raise self._broken
         finally:
             self._end()
 
@@ -137,23 +139,33 @@ class ThreadRunner(LockedRunner):
         with self._lock:
             turn = self._desk.take()
             if turn is None:
-                # Something may be in work, postponed or on its way to a topic.
-                is_waiting = self._desk.scheduler.records or self._desk.outbox.pending
+                # Something may be in work, postponed, on its way to a topic, or not acknowledged yet.
+                is_waiting = not self._desk.is_done or not self._desk.room
                 if is_waiting and not self._has_news(source):
                     self._changed.wait(self._pause(source, _TRIAL_TIME))
                 return True
             self._inline_since = self._clock.monotonic()
             if not self._inline.is_set():
                 self._look_after(source)
-        result = self._execute(turn)
-        with self._lock:
-            self._desk.settle(turn, result)
-            if self._reader != threading.get_ident():
-                self._hanging -= 1
-                self._changed.notify()
-                return False
-            self._inline_since = None
+        try:
+            result = self._execute(turn)
+            with self._lock:
+                self._desk.settle(turn, result)
+                if self._reader != threading.get_ident():
+                    self._hanging -= 1
+                    self._changed.notify()
+                    return False
+                self._inline_since = None
+        except BaseException as error:
+            self._break(error)  # who reads by now must end, too
+            raise
         return True
+
+    def _break(self, error: BaseException) -> None:
+        """End the run: a handler asks for an exit, or there is a bug of ours."""
+        with self._lock:
+            self._broken = self._broken or error
+            self._changed.notify()
 
     def _look_after(self, source: Source) -> None:
         self._inline.set()
@@ -165,7 +177,7 @@ class ThreadRunner(LockedRunner):
         try:
             self._serve(source)
         except BaseException as error:  # noqa: BLE001 - raised by `run`
-            self._failure = error
+            self._break(error)
             self._ended.set()
             self._inline.set()
 
@@ -187,12 +199,13 @@ class ThreadRunner(LockedRunner):
         return self._desk.take()
 
     def _add_lane(self) -> None:
-        before = threading.stack_size(_STACK)
-        try:
-            thread = threading.Thread(target=self._lane, name=f"lane-{len(self._threads)}", daemon=True)
-            thread.start()
-        finally:
-            threading.stack_size(before)
+        thread = threading.Thread(target=self._lane, name=f"lane-{len(self._threads)}", daemon=True)
+        with _STARTING:
+            before = threading.stack_size(_STACK)
+            try:
+                thread.start()
+            finally:
+                threading.stack_size(before)
         self._threads.append(thread)
         self._idle += 1
 
@@ -216,12 +229,10 @@ class ThreadRunner(LockedRunner):
                     self._desk.settle(turn, result)
                     self._moved = self._clock.monotonic()
                     self._idle += 1
-                    if self._desk.can_start:
+                    if self._desk.can_start or self._desk.acks.has_news:
                         self._changed.notify()
-        except BaseException as error:  # noqa: BLE001 - SystemExit of a handler, or a bug of ours: end the run
-            with self._lock:
-                self._broken = error
-                self._changed.notify()
+        except BaseException as error:  # noqa: BLE001 - raised by the reader
+            self._break(error)
 
     def _end(self) -> None:
         self._ended.set()
@@ -230,5 +241,8 @@ class ThreadRunner(LockedRunner):
             self._is_over = True
             self._work.notify_all()
         if self._broken is None:
-            for thread in (*self._threads, *([] if self._second is None else [self._second])):
+            for thread in self._threads:
                 thread.join()
+        if self._second is not None:
+            # After a failure it may be in a call that never ends. Else the source must not be closed under its hands.
+            self._second.join(None if self._broken is None else _LEAVES)

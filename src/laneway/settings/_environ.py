@@ -17,7 +17,7 @@ __all__ = ["from_environment", "short_names"]
 
 Layer = tuple[tuple[str, ...], Node]
 
-_NOT_SETTINGS = {"LANEWAY_HOME", "LANEWAY_CONFIG", "LANEWAY_PROFILE", "LANEWAY_DEBUG"}
+_NOT_SETTINGS = {"LANEWAY_HOME", "LANEWAY_CONFIG", "LANEWAY_PROFILE", "LANEWAY_PRELOAD", "LANEWAY_DEBUG"}
 
 
 def short_names() -> dict[str, tuple[str, ...]]:

@@ -167,7 +167,7 @@ class ErrorSettings(BaseModel):
     )
     stop_when_idle: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
         default=None,
-        description="How long an engine that waits for records waits before a run ends. Spark does not wait.",
+        description="How long a run waits for records on an engine that waits for some. Spark does not.",
     )
     stop_when_new: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
         default=None,
@@ -190,8 +190,8 @@ class SparkSettings(BaseModel):
     )
     checkpoint: Text | None = Field(
         default=None,
-        description="Folder or URL that keeps the progress over restarts. Not set: the engine picks a local folder,"
-        " which is lost with the machine. A cluster needs a place that all machines see.",
+        description="Folder or URL that keeps Spark's own progress over restarts. Not set: a temporary folder, and the"
+        " offsets of the consumer group count. On a cluster it must be a place that all machines see.",
     )
     trigger: Annotated[DurationType, lasting("0s", "1d")] = Field(
         default=timedelta(0),

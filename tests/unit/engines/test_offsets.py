@@ -356,3 +356,17 @@ def test_a_record_is_of_the_time_before_a_partition_is_taken_away(membership):
     membership._consumer = Client([5, 6], lose)
     first, second = membership.read(100, 0)
     assert (first.epoch, second.epoch) == (0, 1)
+
+
+def test_the_last_commit_repeats_what_is_only_on_its_way():
+    """Nobody is there to send it again when the regular one, not answered yet, should fail."""
+    books = Books(start=10)
+    books.read(range(10, 20))
+    books.readers[0].finishes([10, 11, 13])
+    said = books.due()
+    books.offsets.sent({PLACE: said})
+    assert books.due() is None
+    assert books.due(last_of=[PLACE]) == said
+
+    books.offsets.acknowledged({PLACE: said[0]})
+    assert books.due(last_of=[PLACE]) is None

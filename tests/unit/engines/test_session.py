@@ -9,6 +9,7 @@ from laneway.engines.spark._session import session_conf
 from laneway.engines.spark._setting import master_of
 from laneway.engines.spark._spill import Spill
 from laneway.engines.spark._stream import Stream
+from support.waiting import eventually
 
 
 def stream(tasks, routes):
@@ -52,10 +53,11 @@ def test_the_output_of_spark_is_passed_on_without_its_greetings(capfd):
         text = "Setting default log level to WARN\\nprinted by a handler\\n"
         child = subprocess.Popen([sys.executable, "-c", f"import sys; sys.stderr.write('{text}')"])
     child.wait()
-    seen = ""
-    for _ in range(100):
-        seen += capfd.readouterr().err
-        if "handler" in seen:
-            break
-    assert "printed by a handler" in seen
-    assert "default log level" not in seen
+    seen = []
+
+    def is_seen():
+        seen.append(capfd.readouterr().err)
+        return "printed by a handler" in "".join(seen)
+
+    eventually(is_seen, timeout=30)
+    assert "default log level" not in "".join(seen)

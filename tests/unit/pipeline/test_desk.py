@@ -177,7 +177,9 @@ def test_a_copy_that_is_too_large_goes_without_its_trace():
     (copy,) = bench.sender.acked
 
     assert copy["value"] == b"all of it"
-    assert dict(copy["headers"])["laneway-error-trace"] == b""
+    headers = dict(copy["headers"])
+    assert (headers["laneway-error-trace"], headers["laneway-reduced"]) == (b"", b"trace")
+    assert (bench.desk.tally.parked, bench.desk.tally.reduced) == (1, 1)
 
 
 def test_a_copy_that_is_still_too_large_is_a_reference():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laneway import Message, Reject, Skip, Topic
+from laneway import Breaker, Message, Reject, Retry, Skip, Topic
 from laneway.pipeline import Call, Desk
 from support.core import FakeClock, FakeSender, make_records, make_route
 
@@ -119,3 +119,36 @@ def test_what_a_part_says_is_said_once():
 
     scene.hook = meanwhile
     assert scene.end().handled == 20
+
+
+def test_a_lane_that_is_slow_to_begin_keeps_its_first_key():
+    """Once, all of a turn was taken back from it, and its partition, which had lent it a lane, never got that back."""
+    scene = Scene(None, strict=True)
+    opened = scene.call._opened  # the moment at which the interpreter may switch to another thread
+
+    def slow(turn, result):
+        rest = opened(turn, result)
+        scene.wait(0.2)
+        return rest
+
+    scene.call._opened = slow
+    assert scene.end().handled == 20
+    assert sorted(scene.calls) == list(range(20))
+
+
+def test_what_was_settled_early_counts_for_the_breaker():
+    """Failures are in a row only when nothing has succeeded between them."""
+    failed = []
+
+    def answer(record):
+        if record.offset == 9:
+            failed.append(record.offset)
+            raise ConnectionError
+
+    scene = Scene(9, records=10, answer=answer, breaker=Breaker(2, "1s", "1s"), retry=Retry(attempts=3, backoff="0s"))
+    scene.hook = lambda: scene.wait(0.2)
+    scene.desk.gate._state.failures = 1
+    assert scene.turn()
+    assert failed == [9]
+    assert not scene.desk.gate.is_open
+    assert scene.desk.tally.handled == 9

@@ -313,3 +313,38 @@ def test_a_call_that_hangs_holds_up_nothing_but_its_key():
         calls = [offset for offset in ended if offset % keys == key]
         assert calls == sorted(calls)
     assert desk.close().handled == count
+
+
+def test_nothing_spins_while_what_was_begun_is_finished():
+    """What is left in a source that was ended is no news."""
+
+    class Ending(ListSource):
+        announces = has_news = True
+        is_exhausted = False
+
+    source, begun = Ending(make_records(100, keys=100), chunk=10), []
+    first, gate = asyncio.Event(), asyncio.Event()
+
+    async def handle(record):
+        begun.append(record.offset)
+        await (first if record.offset == 0 else gate).wait()
+
+    route, clock = make_route(handle, lanes=4, buffer=Buffer(5)), CountingClock()
+    desk = Desk(route, "billing", lanes=4, sender=FakeSender(), clock=clock)
+
+    async def go():
+        run = asyncio.create_task(AsyncRunner(desk, Call(route, clock), clock).run(source))
+        while len(begun) < 4:  # noqa: ASYNC110 - the runner itself says nothing
+            await asyncio.sleep(0.01)
+        Ending.is_exhausted = True
+        first.set()
+        await asyncio.sleep(0.1)
+        assert desk.room
+        looks = clock.looks
+        await asyncio.sleep(0.3)
+        assert clock.looks - looks < 100
+        gate.set()
+        await run
+
+    asyncio.run(go())
+    assert desk.close().handled == len(begun)

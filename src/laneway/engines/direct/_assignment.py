@@ -28,7 +28,6 @@ __all__ = ["Assignment"]
 T = TypeVar("T")
 
 _ANSWER = 5.0  # seconds to wait for the coordinator at a time
-_PATIENCE = 60.0  # seconds for the first commit of an ownership, which is a precaution
 _LOOK = 0.002  # seconds between looks at what is being finished
 
 
@@ -73,11 +72,15 @@ class Assignment:
         self._skip_lost = skip_lost
         self._budget = budget
         self._patience = patience
+        self._deadline = 0.0
+        """When brokers must have answered what has to be known of partitions that came."""
         self._tell = tell
         self._note = note
         self.membership: Membership
         self.commits: Commits
         self._settled_topics: set[str] = set()
+        self._had: set[str] = set()
+        """Topics of which we had partitions."""
         """Topics that the group has begun to read before: their new partitions are read from the first record on."""
         self._sizes: dict[str, int] = {}
         """Topic to how many partitions it had when the group began to read it, as long as the group is new."""
@@ -99,7 +102,8 @@ class Assignment:
         """These partitions are ours from now on; gives where each is read from."""
         everything = self._with_retries(places)
         known = self._known(everything)
-        self._settled_topics.update(self._missing)  # one that was deleted under us is read from its start
+        self._deadline = time.monotonic() + self._patience
+        self._settled_topics.update(self._missing & self._had)  # one that was deleted under us is read from its start
         self._settle_topics(places)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
         for source in dict.fromkeys(topic for topic, _ in places):
@@ -111,6 +115,7 @@ class Assignment:
         if not self._missing.isdisjoint(topic for topic, _ in places):
             self._missing.difference_update(topic for topic, _ in places)
             self._note("")
+        self._had.update(topic for topic, _ in places)
         self.has_joined.set()
         return starts
 
@@ -151,8 +156,10 @@ class Assignment:
             self.membership.seek(place, at)  # whoever answers then says once more that it is gone
             return
         topic, partition = place
-        is_anew = high < at
-        told = f"the log ends at {high}" if is_anew else f"the log begins at {low}"
+        # The start of a log only grows: one that begins below is another one, even if it has grown past us by now.
+        is_anew = low <= at
+        end = f"the log ends at {high}" if high < at else f"the log is another one and ends at {high}"
+        told = end if is_anew else f"the log begins at {low}"
         if not self._skip_lost:
             raise DataLossError(
                 f"{topic}[{partition}]: offset {at} is gone ({told} now). Records were deleted before they were read, "
@@ -312,7 +319,9 @@ class Assignment:
         if not self._new:
             return
         places, self._new = [place for place in self._new if self._offsets.has(place)], []
-        self.commit_now(self._offsets.marks(self._with_retries(places)), time.monotonic() + _PATIENCE)
+        self.commit_now(
+            self._offsets.marks(self._with_retries(places)), max(self._deadline, time.monotonic() + _ANSWER)
+        )
         waiting = self._recovery.places
         for place in places:
             if place not in waiting:
@@ -327,13 +336,12 @@ class Assignment:
             retries.own(starts, self.membership.epoch, finished)
 
     def _answered(self, ask: Callable[[], T]) -> T:
-        """What a broker answers; without it nothing can begin, so it is asked for as long as the group waits for us."""
-        deadline = time.monotonic() + self._patience
+        """What a broker answers; without it nothing can begin, so it is asked for nearly as long as the group waits."""
         while True:
             try:
                 return ask()
             except BrokerAbsentError:
-                if self.is_leaving or time.monotonic() > deadline:
+                if self.is_leaving or time.monotonic() > self._deadline:
                     raise
                 time.sleep(0.05)
 

@@ -143,6 +143,11 @@ class Crew:
         return all(station.is_over for station in self.stations)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no handler has a record."""
+        return all(station.is_idle for station in self.stations)
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing is read, no call runs and none can begin now."""
         return self.member.is_holding and all(station.is_quiet for station in self.stations)

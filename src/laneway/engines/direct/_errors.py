@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from laneway._units import in_words
 from laneway.engines._error_runs import ErrorSchedule, error_plans
 from laneway.engines.direct._crew import Crew
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DirectErrorSchedule", "ErrorRun"]
 
 _LOOK = 0.02  # seconds between looks at a run
+_FIRST = 3.0  # seconds that the first records may take, once the group has let us in
 _LEAVE = 15.0  # seconds that the last commit and leaving the group may take
 
 
@@ -67,9 +69,7 @@ class ErrorRun:
         )
         crew.start()
         try:
-            while not crew.is_past(limits) and not is_interrupted():
-                self._look(crew, plan)
-                time.sleep(_LOOK)
+            self._work(crew, plan, lambda: crew.is_past(limits) or is_interrupted())
             crew.stop()
             deadline = time.monotonic() + self._settings.drain.total_seconds()
             while not crew.is_finished and time.monotonic() < deadline:
@@ -80,9 +80,24 @@ class ErrorRun:
             crew.end(_LEAVE)
             self._done(plan.topic.name, crew.news())
 
-    def _look(self, crew: Crew, plan: ErrorPlan) -> None:
+    def _work(self, crew: Crew, plan: ErrorPlan, is_over: Callable[[], bool]) -> None:
+        """Let the crew work until it is past the ends, or waits in vain: another process may hold the partitions."""
+        patience = max(_FIRST, plan.idle.total_seconds())
+        worked = time.monotonic()
+        while not is_over():
+            if self._look(crew, plan) or not crew.is_idle or not crew.member.has_joined:
+                worked = time.monotonic()
+            elif time.monotonic() - worked > patience:
+                self._note(f"no record of {plan.topic.name} came for {in_words(plan.idle)}: the run is over")
+                return
+            time.sleep(_LOOK)
+
+    def _look(self, crew: Crew, plan: ErrorPlan) -> bool:
+        """Tell what was done; whether it was anything."""
         crew.raise_if_failed()
-        self._done(plan.topic.name, crew.news())
+        news = crew.news()
+        self._done(plan.topic.name, news)
+        return news.read > 0
 
 
 class DirectErrorSchedule(ErrorSchedule):

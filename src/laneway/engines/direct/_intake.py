@@ -67,8 +67,10 @@ class Intake:
             if not self._lists:
                 return []
             found = self._lists.popleft()
-            while self._lists and len(found) < most:
-                found = found + self._lists.popleft()
+            if self._lists and len(found) < most:
+                found = [*found]  # the list that was put is another's
+                while self._lists and len(found) < most:
+                    found += self._lists.popleft()
             if len(found) > most:
                 self._lists.appendleft(found[most:])
                 found = found[:most]

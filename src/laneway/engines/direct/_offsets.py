@@ -116,7 +116,8 @@ class Offsets:
             else:
                 self.full.discard(place)
             said = (offset, text or (CLEAN if last and not unfinished else self._words[place]))
-            if said != self._sent.get(place):
+            # The last time it must have arrived, too: nobody is here to send again what is only on its way.
+            if said != self._sent.get(place) or (last and said != self._committed.get(place)):
                 changed[place] = said
         return changed
 

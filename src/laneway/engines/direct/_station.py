@@ -110,6 +110,11 @@ class Station:
         return self._error
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it has no record. Any thread may ask."""
+        return not (self.intake.records or self.intake.table) and self.desk.is_done
+
+    @property
     def is_quiet(self) -> bool:
         """Whether no call runs and none can begin now. Any thread may ask."""
         desk = self.desk

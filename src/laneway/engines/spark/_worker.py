@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
 import sys
+import threading
 import time
+import traceback
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark import cloudpickle
 
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.engines.spark._stream import Stream
 
-__all__ = ["AppHost", "Worker", "load_app", "routes_of", "worker_of"]
+__all__ = ["AppHost", "Worker", "leave", "load_app", "routes_of", "worker_of"]
 
 _KEPT = 300.0  # seconds without a task for which clients are kept: to make them anew takes half a second
 
 _apps: dict[str, App] = {}
 _hosts: dict[str, AppHost] = {}
 _workers: dict[str, Worker] = {}
+_leaving = threading.Lock()
+"""Held by the thread that ends the process; never given back."""
 
 
 def load_app(stream: Stream) -> App:
@@ -66,9 +69,6 @@ class AppHost:
         self._loop: asyncio.AbstractEventLoop | None = None
         for setup in app.setups:
             self._call(setup)
-        if app.cleanups:
-            # Spark ends its workers with SIGHUP and never lets them return from main, so atexit would not run.
-            signal.signal(signal.SIGHUP, self._leave)
         collect_rarely()
 
     @property
@@ -84,11 +84,13 @@ class AppHost:
         if inspect.isawaitable(result):
             self.loop.run_until_complete(result)
 
-    def _leave(self, *_: object) -> None:
-        if not self.is_busy:
-            for cleanup in self.app.cleanups:
+    def clean_up(self) -> None:
+        """Run the cleanup hooks; one that fails is told of, and the others run all the same."""
+        for cleanup in self.app.cleanups:
+            try:
                 self._call(cleanup)
-        os._exit(0)
+            except Exception:  # noqa: BLE001 - the user's own code, at the very end of a process
+                traceback.print_exc()
 
 
 class Worker:
@@ -131,6 +133,17 @@ class Worker:
         if self._admin is None:
             self._admin = Admin(self._stream.client)
         return self._admin
+
+
+def leave() -> NoReturn:
+    """End this process, after the cleanup hooks when no task is under way. Any thread may call it; one does it."""
+    with _leaving:
+        if not any(host.is_busy for host in _hosts.values()):
+            for host in _hosts.values():
+                host.clean_up()
+        sys.stderr.flush()
+        # Spark's workers never return from main, so atexit would not run either.
+        os._exit(0)
 
 
 def worker_of(stream: Stream) -> Worker:

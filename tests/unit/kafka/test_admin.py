@@ -1,0 +1,51 @@
+"""What is asked of a cluster, when it answers and when it does not."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from laneway.errors import AdminError
+from laneway.kafka import Admin, BrokerAbsentError
+
+
+class Client:
+    """Answers, or tells what is wrong when it is polled, as librdkafka does."""
+
+    def __init__(self, told):
+        self.told, self.is_away, self.news = told, False, []
+
+    def list_topics(self, *_, timeout):
+        if self.is_away:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "nobody"))
+        return self
+
+    topics, brokers = {}, {1: None}
+
+    def poll(self, _):
+        while self.news:
+            self.told(self.news.pop())
+
+
+@pytest.fixture
+def admin(monkeypatch):
+    made = Admin({"bootstrap.servers": "127.0.0.1:1"})
+    monkeypatch.setattr(made, "_client", Client(made._noticed))
+    return made
+
+
+def test_a_refused_login_is_told_as_such(admin):
+    """The request itself finds nobody to ask."""
+    admin._client.is_away, admin._client.news = True, [KafkaError(KafkaError._AUTHENTICATION, "wrong password")]
+    with pytest.raises(AdminError, match="wrong password") as raised:
+        admin.brokers(0.1)
+    assert not isinstance(raised.value, BrokerAbsentError)
+
+
+def test_a_refusal_is_forgotten_when_brokers_have_answered(admin):
+    """Once, a login refused during a rotation of passwords ended the run at the next absence of a broker."""
+    admin._client.news = [KafkaError(KafkaError._AUTHENTICATION, "wrong password")]
+    assert admin.brokers(0.1) == 1
+    admin._client.is_away = True
+    with pytest.raises(BrokerAbsentError, match="nobody"):
+        admin.brokers(0.1)
