@@ -6,6 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from laneway.lanes import MOST, decode_finished
@@ -31,13 +32,18 @@ def flow_past(scene: DirectScene, **settings: object) -> Place:
     traffic = scene.traffic(400, burst=40, keys=500)
     until = time.monotonic() + SPAN
     seen: set[tuple[int, int]] = set()
+    process, sizes = psutil.Process(scene.workers[0].process.pid), []
     while time.monotonic() < until:
         offset, text = scene.commits().get(0, (0, ""))
         assert offset <= blocked[1], f"committed {offset} past the record that blocks"
         assert len(text) <= MOST
         finished = decode_finished(offset, text)
         seen.add((offset, 0 if finished is None else len(finished)))
+        sizes.append(process.memory_info().rss)
         time.sleep(0.2)
+    grown = (max(sizes) - max(sizes[: len(sizes) // 3])) / 2**20
+    print(f"{sizes[-1] / 2**20:.0f} MiB, grown by {grown:.1f} in the last two thirds")
+    assert grown < 20  # what is finished above the blocked record is a few numbers, not records
     count = traffic.stop()
     scene.wait_for_calls(500 + count)
     assert len(seen) >= 5, f"too few commits were seen to say anything: {seen}"

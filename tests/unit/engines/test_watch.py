@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from laneway import App, Breaker, Retry, Topic
+from laneway import App, Breaker, Retry, RetryAfter, Topic
 from laneway._health import Level
 from laneway._life import Life, State
 from laneway._record import Record
@@ -284,11 +284,32 @@ def test_a_blocked_event_loop_is_found_out(gate):
     with station_of(app, [row(3, b"k")]) as station:
         eventually(lambda: station.desk.begun, timeout=20)
         found, is_sure = station.cause(0, 3, timeout=0.2)
+        crew = Crew()
+        crew.found, crew.delivered, crew.stations = {("orders", 0): 3}, {("orders", 0): 4}, [station]
+        [stall] = followed(crew).stalls(0.0)
         gate.set()
 
     assert not is_sure
     assert found[0, 3].code == "running"
     assert found[0, 3].record.key == b"k"
+    assert stall.code == "loop"
+    assert stall.words.startswith(
+        "the event loop does not answer: something blocks it; handler 'charge' has been running"
+    )
+
+
+def test_what_is_left_for_the_next_start():
+    """A stop that cannot wait puts back what was not begun; somebody who asks then is told so."""
+    app = App("shop")
+
+    @app.handler(ORDERS, lanes=1, retry=Retry(attempts=3))
+    def charge(record):
+        raise RetryAfter("10m")
+
+    with station_of(app, [row(0)]) as station:
+        awaited(station, "next-try")
+        station.order(station.desk.wind_up)
+        assert awaited(station, "left").words == "it is left for the next start, because this one is ending"
 
 
 def test_a_handler_may_ask_from_its_own_loop():
@@ -390,6 +411,21 @@ def test_an_idle_partition_does_not_stand_still(clock):
     [stall] = progress.stalls(30.0)
     assert (stall.code, stall.offset, stall.age) == ("unread", 5, timedelta(seconds=31))
     assert stall.words == "1 record waits to be read; the brokers give none"
+
+
+def test_records_that_wait_for_their_delay_do_not_stand_still(clock):
+    """Until the delay is over, and a little more: they are told of as what they are."""
+    crew, ends = Crew(), {("orders", 0): 7}
+    crew.found, crew.delivered = {("orders", 0): 5}, {("orders", 0): 5}
+    route = SimpleNamespace(topic=ORDERS, delay=timedelta(minutes=10))
+    crew.stations = [SimpleNamespace(route=route)]
+    progress = followed(crew, ends)
+    progress.look()
+    clock.now += 600
+    [stall] = progress.stalls(30.0)
+    assert (stall.code, stall.words) == ("delay", "2 records wait to be read; each of them when it is 10m old")
+    clock.now += 31
+    assert [stall.code for stall in progress.stalls(30.0)] == ["unread"]
 
 
 def test_partitions_that_are_gone_are_not_told_of(clock):
