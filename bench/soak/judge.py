@@ -11,6 +11,7 @@ from laneway.retry import error_topic_name
 from soak.offsets import everything, logged_commits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from laneway.history import Event, LoggedCommit, Ownership, OwnershipVerdict
@@ -25,6 +26,12 @@ __all__ = ["Bar", "Findings", "judge"]
 _EXAMPLES = 5
 _LATE = 5.0  # seconds: events wait in the engine until its main thread has time, on a machine that has none
 _GRACE = 1.0  # seconds: lanes hear of a loss a little later than the thread that reads
+_COPIED = ("origin-partition", "origin-offset", "parked-at")
+
+_Place = tuple[int, int]
+"""Partition and offset."""
+_Call = tuple[str, "Event"]
+"""Which process, and what it called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ _NONE = (
     "unacknowledged",
     "inversions",
     "overlaps_within",
+    "overlaps_handed_over",
     "commit_ahead",
     "commit_after_revoke",
     "commit_backwards",
@@ -73,7 +81,11 @@ _NONE = (
     "produce_failures",
     "fault_failures",
 )
-"""What there must be nothing of."""
+"""What there must be nothing of.
+
+Not among them is what nobody can prevent: calls (`overlaps_between_frozen`, `overlaps_between_others`) and commits
+(`commit_rewinds`) of a process that was frozen or cut off, and could not know that its partition was another's by then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,8 @@ class Evidence:
     calls: dict[str, list[Event]]
     failed: dict[str, list[Event]]
     told: list[Ownership]
-    parked: list[tuple[int, int]]
+    parked: list[tuple[_Place, float]]
+    """Where the copies on the error topic came from, and when they were made."""
     logged: list[LoggedCommit]
 
 
@@ -108,15 +121,17 @@ def judge(findings: Findings) -> dict[str, Any]:
         evidence.told,
         evidence.calls,
         evidence.ends,
-        parked=dict.fromkeys(evidence.parked, 0.0),
+        # The first of several copies counts, as the first of several calls does.
+        parked=dict(sorted(evidence.parked, key=lambda copy: copy[1], reverse=True)),
         logged=evidence.logged,
         allowance=Allowance(findings.clock.doubt, _LATE, _GRACE),
     )
-    between = _between(evidence.calls, findings.chaos.frozen)
+    between = _between(evidence, findings.chaos.frozen)
     crew, load, chaos = findings.crew, findings.load, findings.chaos
     told = (owned.examples, between["examples"], crew.surprises, load.failed, chaos.failures)
     return {
         **_of_records(findings, evidence),
+        "overlaps_handed_over": between["handed over"],
         "overlaps_between_frozen": between["frozen"],
         "overlaps_between_others": between["others"],
         **_of_commits(evidence, owned),
@@ -137,14 +152,14 @@ def _gather(findings: Findings) -> Evidence:
         failed[folder.name] = list(read_history(folder / "failed"))
         told += [event for event in read_ownership(folder, folder.name) if event.topic == stage.topic]
     logged = logged_commits(stage, findings.clock, findings.folder.with_name("commits.jsonl"))
-    return Evidence(stage.ends(), calls, failed, told, _parked(stage), logged)
+    return Evidence(stage.ends(), calls, failed, told, _parked(stage, findings.clock), logged)
 
 
 def _of_records(findings: Findings, evidence: Evidence) -> dict[str, Any]:
     ends, acknowledged = evidence.ends, findings.load.acknowledged
     calls = [call for made in evidence.calls.values() for call in made]
     failed = [call for made in evidence.failed.values() for call in made]
-    verdict = check(calls, ends, failed=failed, parked=evidence.parked)
+    verdict = check(calls, ends, failed=failed, parked=[place for place, _ in evidence.parked])
     records = sum(ends.values())
     return {
         "records": records,
@@ -196,41 +211,68 @@ def _of_workers(crew: Crew) -> dict[str, Any]:
     }
 
 
-def _parked(stage: Stage) -> list[tuple[int, int]]:
-    """Partition and offset of each copy on the error topic, with repeats."""
+def _parked(stage: Stage, clock: Clock) -> list[tuple[_Place, float]]:
+    """Where each copy on the error topic came from, with repeats, and when it was made.
+
+    When it was safe there nobody has written down: a little later. So a commit that went out before the copy was made
+    is found, and one that only did not wait for the broker's answer is not.
+    """
     topic = error_topic_name(stage.topic, stage.group)
     if not stage.admin.partitions(topic):
         return []
-    headers = [found for _, _, _, found in everything(stage, topic)]
-    return [(int(each["laneway-origin-partition"]), int(each["laneway-origin-offset"])) for each in headers]
+    return [_copy(headers, clock) for _, _, _, headers in everything(stage, topic)]
 
 
-def _between(calls: dict[str, list[Event]], frozen: list[tuple[str, float, float]]) -> dict[str, Any]:
-    """Calls of one key that ran at once in two processes, one of them frozen meanwhile or neither.
+def _copy(headers: dict[str, bytes], clock: Clock) -> tuple[_Place, float]:
+    partition, offset, made = (int(headers[f"laneway-{name}"]) for name in _COPIED)
+    return (partition, offset), clock.moment(made) - clock.doubt
+
+
+def _between(evidence: Evidence, frozen: list[tuple[str, float, float]]) -> dict[str, Any]:
+    """Pairs of calls of one key that ran at once in two processes: one of them frozen, handed over too soon, or others.
 
     A process that is frozen, or cut off, in the middle of a call cannot know that its partition is another's by now.
+    One that gives a partition back waits for its calls first.
     """
-    lines: dict[int, list[tuple[float, float, str, Event]]] = {}
-    for name, made in calls.items():
-        for call in made:
-            if call.key:
-                lines.setdefault(call.key, []).append((call.start, call.end, name, call))
-    found: dict[str, Any] = {"frozen": 0, "others": 0, "examples": []}
-    for line in lines.values():
-        line.sort(key=lambda entry: entry[:2])
-        last = line[0]
-        for entry in line[1:]:
-            if entry[0] < last[1] and entry[2] != last[2]:
-                was_frozen = any(name == last[2] and begin < last[1] and last[0] < end for name, begin, end in frozen)
-                found["frozen" if was_frozen else "others"] += 1
-                if not was_frozen and len(found["examples"]) < _EXAMPLES:
-                    found["examples"].append(_overlap(last, entry))
-            last = max(last, entry, key=lambda each: each[1])
+    lines: dict[int, list[_Call]] = {}
+    for made in (evidence.calls, evidence.failed):
+        for name, calls in made.items():
+            for call in calls:
+                if call.key:
+                    lines.setdefault(call.key, []).append((name, call))
+    given_back = [(event.process, event.partition, event.time) for event in evidence.told if event.kind == "revoked"]
+    found: dict[str, Any] = {"frozen": 0, "handed over": 0, "others": 0, "examples": []}
+    for pair in [pair for line in lines.values() for pair in _pairs(line)]:
+        kind = _kind(*pair, frozen, given_back)
+        found[kind] += 1
+        if kind != "frozen":
+            found["examples"].append(_overlap(kind, *pair))
     return found
 
 
-def _overlap(first: tuple[float, float, str, Event], second: tuple[float, float, str, Event]) -> str:
-    told = [
-        f"{name} {call.partition}@{call.offset} {begin:.3f}-{end:.3f}" for begin, end, name, call in (first, second)
-    ]
-    return f"overlap: {told[0]} and {told[1]}"
+def _pairs(line: list[_Call]) -> Iterator[tuple[_Call, _Call]]:
+    """The calls of one key that ran at once in two processes."""
+    running: list[_Call] = []
+    for name, call in sorted(line, key=lambda entry: (entry[1].start, entry[1].end)):
+        running = [entry for entry in running if entry[1].end > call.start]
+        yield from ((entry, (name, call)) for entry in running if entry[0] != name)
+        running.append((name, call))
+
+
+def _kind(
+    first: _Call, second: _Call, frozen: list[tuple[str, float, float]], given_back: list[tuple[str, int, float]]
+) -> str:
+    """Why two calls ran at once: the first was frozen, or the second had not heard the news yet after it had been."""
+    for (name, call), until in ((first, first[1].end), (second, second[1].start)):
+        if any(worker == name and begin < until and call.start < end + _GRACE for worker, begin, end in frozen):
+            return "frozen"
+    for name, call in (first, second):
+        owner = (name, call.partition)
+        if any(owner == (process, part) and call.start < at < call.end for process, part, at in given_back):
+            return "handed over"
+    return "others"
+
+
+def _overlap(kind: str, *pair: _Call) -> str:
+    told = [f"{name} {call.partition}@{call.offset} {call.start:.3f}-{call.end:.3f}" for name, call in pair]
+    return f"overlap, {kind}: {told[0]} and {told[1]}"

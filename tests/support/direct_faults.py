@@ -18,7 +18,8 @@ from support.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laneway import Record
+    from confluent_kafka import ConsumerGroupType
+
     from laneway._life import State
     from laneway.engines._report import RunReport
     from support.processes import LanewayRun
@@ -46,10 +47,14 @@ class DirectFaultScene(FaultScene):
     def members(self) -> list[Any]:
         """The members of the group, as the brokers describe them."""
         try:
-            found = self.client.describe_consumer_groups([self.group], request_timeout=10)[self.group].result()
+            return list(self._described().members)
         except KafkaException:  # a coordinator that loads or moves
             return []
-        return list(found.members)
+
+    def protocol(self) -> tuple[ConsumerGroupType, str]:
+        """The type of the group and the name of what shares its partitions out, as the brokers describe it."""
+        found = self._described()
+        return found.type, found.partition_assignor
 
     def is_gone(self, topic: str) -> bool:
         """Whether a deleted topic is really away."""
@@ -64,6 +69,9 @@ class DirectFaultScene(FaultScene):
         """Whether the group has finished everything in the source."""
         return self.is_finished(self.topic)
 
+    def _described(self) -> Any:
+        return self.client.describe_consumer_groups([self.group], request_timeout=10)[self.group].result()
+
 
 class EngineThread:
     """A direct engine on a thread of this process, for what only the library shows.
@@ -71,16 +79,23 @@ class EngineThread:
     Args:
         scene: names topic and group.
         call: what the handler does; its name is ``handle``.
+        declare: makes it a handler of an app on a topic, one record at a call by default.
         overrides: settings by dotted key.
     """
 
-    def __init__(self, scene: DirectFaultScene, call: Callable[[Record[bytes]], None], **overrides: object) -> None:
+    def __init__(
+        self,
+        scene: DirectFaultScene,
+        call: Callable[[Any], None],
+        declare: Callable[[App, Topic[bytes]], Any] = lambda app, topic: app.handler(topic, lanes=4),
+        **overrides: object,
+    ) -> None:
         app = App(scene.group)
 
-        @app.handler(Topic(scene.topic), lanes=4)
-        def handle(record: Record[bytes]) -> None:
-            call(record)
+        def handle(given: Any) -> None:
+            call(given)
 
+        declare(app, Topic(scene.topic))(handle)
         self.states: list[State] = []
         settings = load(overrides={"brokers": scene.bootstrap, **overrides})
         self.engine = DirectEngine(settings, state_changed=lambda state, _: self.states.append(state))

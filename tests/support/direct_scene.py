@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from laneway.history import Allowance, check, check_ownership, read_history, read_ownership
+from support.direct_commits import Clock, logged_commits
 from support.spark_scene import Scene
 from support.waiting import eventually
 
@@ -40,14 +41,20 @@ class DirectScene(Scene):
         self.workers: list[LanewayRun] = []
         self._traffic: list[Traffic] = []
         self._asking: Consumer | None = None
+        self._clock = Clock()
 
-    def worker(self, **rest: Any) -> LanewayRun:
-        """Start one more worker."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of clients of the test's own."""
+        return {"bootstrap.servers": self.bootstrap}
+
+    def worker(self, *arguments: str, **rest: Any) -> LanewayRun:
+        """Start one more worker, with further flags."""
         name = f"-{len(self.workers)}"
         for kind in ("begun", "done", "failed"):
             (self._history(name) / kind).mkdir(parents=True)
         target = rest.pop("target", "support.direct_app:app")
-        made = self.run("--engine", "direct", target=target, life=name, **QUICK, **rest)
+        made = self.run("--engine", "direct", *arguments, target=target, life=name, **QUICK, **rest)
         self.workers.append(made)
         return made
 
@@ -83,12 +90,15 @@ class DirectScene(Scene):
         return check(self.events(), self.ends())
 
     def judged_ownership(self) -> OwnershipVerdict:
-        """What the workers told of their partitions, checked."""
+        """What the workers told of their partitions, checked against their calls and the broker's log of commits."""
         told = [event for number in range(len(self.workers)) for event in self.told_by(number)]
         calls = {f"worker {number}": self.events_of(number) for number in range(len(self.workers))}
         ours = [event for event in told if event.topic == self.topic]
+        self._clock.look()
+        logged = logged_commits(self, self._clock, self.folder / "commits.jsonl")
         # The engine tells of an assignment from another thread than the one that begins to call.
-        return check_ownership(ours, calls, self.ends(), allowance=Allowance(late=5.0, grace=5.0))
+        allowance = Allowance(self._clock.doubt, late=5.0, grace=5.0)
+        return check_ownership(ours, calls, self.ends(), logged=logged, allowance=allowance)
 
     def begun_twice(self) -> set[Place]:
         """Records whose handler was called more than once, whether or not the call came to its end."""

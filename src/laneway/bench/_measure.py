@@ -151,7 +151,8 @@ class _TimedPass:
 
     def _batch_done(self, _topic: str, _batch: int, tally: Tally) -> None:
         with self._changed:
-            self.cold_start = self.cold_start or tally.first - self._began
+            if tally.first and not self.cold_start:  # what is told before the first call has no beginning
+                self.cold_start = tally.first - self._began
             self._seen += tally.finished
             if self._timed_from is not None and tally.first >= self._timed_from:
                 self.tally.add(tally)

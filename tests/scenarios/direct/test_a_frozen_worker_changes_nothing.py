@@ -49,7 +49,8 @@ def test_its_late_results_count_for_nothing(scene: DirectScene, kind: str) -> No
     assert late == []
     assert verdict.lost == 0
     assert verdict.inversions == 0
-    assert (ownership.ahead, ownership.backwards, ownership.strays) == (0, 0, 0), ownership.examples
+    assert (ownership.ahead, ownership.after_revoke, ownership.backwards) == (0, 0, 0), ownership.examples
+    assert (ownership.unwritten, ownership.strays) == (0, 0), ownership.examples
     assert twice <= begun
 
 

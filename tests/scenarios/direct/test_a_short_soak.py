@@ -18,7 +18,7 @@ def test_three_minutes_of_faults_lose_and_reorder_nothing(tmp_path):
     """75,000 records through 18 faults of most kinds: none lost, none out of order, no commit where it may not be."""
     results = tmp_path / "soak.json"
     # A coordinator that is away for longer than a session repeats what was done meanwhile: 4 % of so short a run.
-    asked = {"seconds": 180, "fault-every": 10, "duplicates": 20, "folder": tmp_path / "soak", "results": results}
+    asked = {"seconds": 180, "fault-every": 10, "duplicates": 8, "folder": tmp_path / "soak", "results": results}
     command = [
         sys.executable,
         str(SOAK),
@@ -30,8 +30,9 @@ def test_three_minutes_of_faults_lose_and_reorder_nothing(tmp_path):
     told = (tmp_path / "output.txt").read_text()
     assert done.returncode == 0, told
     (figures,) = json.loads(results.read_text())["results"]
-    assert figures["records"] >= 70_000
-    assert figures["faults"] >= 14
+    assert figures["missed"] == []
+    assert figures["records"] >= 75_000
+    assert figures["faults"] >= 18
     # Of the eight: while a busy machine takes a minute to start a killed broker, no other broker is harmed.
     assert len(figures["faults_by_kind"]) >= 5
     assert {

@@ -6,19 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.direct_faults import DirectFaultScene
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from support.contract import Cluster
+    from support.direct_faults import DirectFaultScene
 
 
 @pytest.fixture
-def scene(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DirectFaultScene]:
+def scene(fault_scene: DirectFaultScene) -> DirectFaultScene:
     """On the broker of the session."""
-    made = DirectFaultScene(cluster.bootstrap, tmp_path, request.node.nodeid)
-    made.create(made.topic)
-    yield made
-    made.close()
+    return fault_scene

@@ -71,7 +71,7 @@ def test_a_wrong_password(scene: DirectFaultScene, guarded: tuple[broker.Running
     scene.finish(*flags, seconds=0, config=LOGIN, password="right")  # noqa: S106 - of this test
     began = time.monotonic()
     run = scene.run(*flags, seconds=0, config=LOGIN, password="wrong-one")  # noqa: S106 - of this test
-    assert run.ended(40) == 1, run.output
+    assert run.ended(15) == 1, run.output
     print(f"ended after {time.monotonic() - began:.1f} s: {told(run)}")
     assert "uthentication" in told(run) or "AUTHENTICATION" in told(run)
     assert "wrong-one" not in run.output

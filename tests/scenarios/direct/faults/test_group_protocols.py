@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import ConsumerGroupType
 
 from laneway._life import State
 from laneway.history import Recorder
@@ -20,16 +21,18 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
-PROTOCOLS: dict[str, dict[str, object]] = {
-    "cooperative": {},
-    "eager": {"clusters.main.consumer.assignment": "range"},
-    "kip-848": {"clusters.main.consumer.group_protocol": "consumer"},
+PROTOCOLS: dict[str, tuple[dict[str, object], tuple[ConsumerGroupType, str]]] = {
+    "cooperative": ({}, (ConsumerGroupType.CLASSIC, "cooperative-sticky")),
+    "eager": ({"clusters.main.consumer.assignment": "range"}, (ConsumerGroupType.CLASSIC, "range")),
+    "kip-848": ({"clusters.main.consumer.group_protocol": "consumer"}, (ConsumerGroupType.CONSUMER, "uniform")),
 }
+"""Settings, and what brokers say of a group with them: its type, and what shares its partitions out."""
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_members_that_come_and_go(scene: DirectFaultScene, protocol: str) -> None:
     """With each protocol partitions move between members without a loss, a repeat or a call out of order."""
+    settings, described = PROTOCOLS[protocol]
     history = scene.folder / "history"
     history.mkdir()
     recorder = Recorder(str(history))
@@ -44,14 +47,16 @@ def test_members_that_come_and_go(scene: DirectFaultScene, protocol: str) -> Non
         return len(held) == members and sum(held) == 3 and all(held)
 
     scene.produce(600)
-    first = EngineThread(scene, handle, **PROTOCOLS[protocol])
+    first = EngineThread(scene, handle, **settings)
     eventually(lambda: len(scene.calls()) > 100, why=first.told)
-    second = EngineThread(scene, handle, **PROTOCOLS[protocol])
+    second = EngineThread(scene, handle, **settings)
     eventually(lambda: are_shared(2), why=second.told)
+    eventually(lambda: scene.protocol() == described, timeout=20, why=lambda: f"{scene.protocol()}")
     scene.produce(600)
     eventually(lambda: len(scene.calls()) > 700)
     first.end()
     eventually(lambda: are_shared(1))
+    eventually(lambda: scene.protocol() == described, timeout=20, why=lambda: f"{scene.protocol()}")
     scene.produce(600)
     eventually(scene.is_read, why=second.told)
     second.end()

@@ -1,0 +1,520 @@
+"""Partitions that come and go: how long that may take, what counts afterwards, and what is done when a log has changed.
+
+A log that has lost its end cannot be told from one that was made anew: both are read from their first record on.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from laneway.engines.direct import _assignment
+from laneway.engines.direct._assignment import Assignment
+from laneway.engines.direct._offsets import Offsets
+from laneway.engines.direct._recovery import Recovery
+from laneway.engines.direct._station import Station
+from laneway.errors import DataLossError
+from laneway.events import PartitionsRevoked
+from laneway.kafka import BrokerAbsentError, Membership, _membership
+from laneway.lanes import CLEAN, decode_finished
+from laneway.pipeline import Backlog, BreakerState, Call
+from support.core import FakeSender, make_record, make_route
+
+TOPIC = "orders"
+PLACE = (TOPIC, 0)
+BUDGET, PATIENCE = 6.0, 18.0
+ABSENT = KafkaException(KafkaError(KafkaError._WAIT_COORD))
+EXPELLED = KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+
+
+class Clock:
+    """The time of the modules; whoever waits lets the handler's own thread do what it was ordered to."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.moved = lambda: None
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.moved()
+
+
+class Consumer:
+    """librdkafka's consumer: keeps commits, and where each partition is read from."""
+
+    def __init__(self, clock, committed):
+        self._clock = clock
+        self.known = committed
+        self.trouble = None
+        """What a question or a commit ends with."""
+        self.commits, self.assigned, self.paused = [], [], []
+
+    def committed(self, parts, timeout):
+        if self.trouble:
+            self._clock.sleep(timeout)
+            raise self.trouble
+        return [TopicPartition(part.topic, part.partition, *self.known) for part in parts]
+
+    def commit(self, offsets, asynchronous):
+        if self.trouble:
+            raise self.trouble
+        self.commits += [(part.offset, part.metadata) for part in offsets]
+        return []
+
+    def incremental_assign(self, parts):
+        self.assigned += [part.offset for part in parts]
+
+    def incremental_unassign(self, parts):
+        pass
+
+    def pause(self, parts):
+        self.paused += parts
+
+
+class Scene:
+    """One partition of one topic, its handler, and who is told what becomes of it; turns are ended by hand."""
+
+    def __init__(self, monkeypatch, function=None, *, is_forgiving=False, committed=(0, CLEAN)):
+        self.clock = Clock()
+        monkeypatch.setattr(_assignment, "time", self.clock)
+        self.consumer = Consumer(self.clock, committed)
+        monkeypatch.setattr(_membership, "Consumer", lambda options: self.consumer)
+        self.route, self.sender = make_route(function, lanes=4), FakeSender()
+        self.station = Station(
+            self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None, lock=threading.Lock(),
+            backlog=Backlog(), breaker=BreakerState(), notice=lambda text: None, listener=lambda event: None,
+        )  # fmt: skip
+        self.desk = self.station.desk
+        self.clock.moved = self.desk.tick
+        stations = {TOPIC: [self.station]}
+        self.offsets = Offsets(stations, {})
+        self.bounds = (0, 1_000)
+        self.told, self.notes = [], []
+        self.assignment = Assignment(
+            stations, retries={}, offsets=self.offsets,
+            recovery=Recovery("billing", stations, admin=None, options={}),
+            admin=SimpleNamespace(bounds=lambda *asked: self._answer()), start={}, skip_lost=is_forgiving,
+            budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
+        )  # fmt: skip
+        self.membership = Membership({}, "billing", self.assignment)
+        self.membership.reached = self.offsets.reached
+        self.assignment.membership = self.assignment.commits = self.membership
+
+    def _answer(self):
+        if self.bounds is None:
+            raise BrokerAbsentError("nobody answers")
+        return self.bounds
+
+    def assign(self):
+        """As librdkafka does, inside a read; what it commits is the sign that we are at work."""
+        self.membership._on_assign(self.consumer, [TopicPartition(*PLACE)])
+        self.assignment.settle_in()
+        self.consumer.commits.clear()
+
+    def revoke(self):
+        """Give the partition back, and say how long that took."""
+        began = self.clock.now
+        self.membership._on_revoke(self.consumer, [TopicPartition(*PLACE)])
+        return self.clock.now - began
+
+    def lose(self):
+        self.membership._on_lost(self.consumer, [TopicPartition(*PLACE)])
+
+    def read(self, offsets):
+        """Let records reach the handler, each of a key of its own."""
+        records = [make_record(offset, b"key-%d" % offset) for offset in offsets]
+        for record in records:
+            record.epoch = self.membership.epoch
+        self.offsets.delivered[PLACE] = records[-1].offset + 1
+        self.desk.admit(records)
+
+    def begin(self, count):
+        return [self.desk.take() for _ in range(count)]
+
+    def end(self, turn):
+        """Let a call come back."""
+        self.desk.settle(turn, Call(self.route, self.clock).single(turn))
+        self.desk.tick()
+
+    def work_off(self):
+        while turn := self.desk.take():
+            self.end(turn)
+
+    def due(self):
+        """What may be committed: the offset, and those finished past it."""
+        offset, end, unfinished = self.offsets.progress(PLACE)
+        return offset, [at for at in range(offset, end) if at not in unfinished]
+
+
+def failing(_):
+    raise ConnectionError("planted")
+
+
+@pytest.fixture(name="scene")
+def _scene(monkeypatch):
+    def made(function=None, **rest):
+        found = Scene(monkeypatch, function, **rest)
+        found.assign()
+        return found
+
+    return made
+
+
+# --- giving back -----------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_hangs_holds_a_revocation_up_for_its_budget_only(scene):
+    """Then what is finished is committed, with the record of that call unfinished, and the partition is let go of."""
+    made = scene()
+    made.read(range(10))
+    _hanging, second, third = made.begin(3)
+    made.end(second)
+    made.end(third)
+    took = made.revoke()
+
+    assert BUDGET <= took < BUDGET + 0.1
+    [(offset, text)] = made.consumer.commits
+    assert (offset, [at for at in range(10) if decode_finished(offset, text).has(at)]) == (0, [1, 2])
+    assert not made.offsets.has(PLACE)
+    assert made.told[-1] == PartitionsRevoked(TOPIC, (0,), False)
+
+
+def test_a_revocation_is_over_when_what_was_begun_has_ended(scene):
+    """At once, and what was not begun is the next owner's."""
+    made = scene()
+    made.read(range(10))
+    turns = made.begin(3)
+
+    def moved():
+        made.desk.tick()
+        while made.clock.now >= 1001 and turns:
+            made.end(turns.pop())
+
+    made.clock.moved = moved
+    took = made.revoke()
+
+    assert 1 <= took < 1.1
+    assert made.consumer.commits == [(3, "")]
+
+
+def test_a_partition_that_is_worked_off_is_given_back_as_such(scene):
+    """The commit says that nothing is under way, so the next owner has nothing to look for."""
+    made = scene()
+    made.read(range(10))
+    made.work_off()
+
+    assert made.revoke() < 0.1
+    assert made.consumer.commits == [(10, CLEAN)]
+
+
+def test_a_member_that_leaves_waits_for_no_call(scene):
+    """What could be finished was finished before; it commits that."""
+    made = scene()
+    made.read(range(10))
+    first, _hanging = made.begin(2)
+    made.end(first)
+    made.assignment.is_leaving = True
+
+    assert made.revoke() == 0
+    assert [offset for offset, _ in made.consumer.commits] == [1]
+
+
+def test_a_coordinator_that_is_away_costs_a_second_more(scene):
+    """The last commit is tried again and again; without it the next owner repeats what was done here."""
+    made = scene()
+    made.read(range(10))
+    made.end(made.begin(2)[0])
+    made.consumer.trouble = ABSENT
+
+    assert BUDGET + 1 <= made.revoke() < BUDGET + 1.2
+    assert made.consumer.commits == []
+    assert not made.offsets.has(PLACE)
+
+
+def test_a_group_that_goes_on_without_us_is_told_nothing(scene):
+    """It would refuse every commit: nobody waits for it."""
+    made = scene()
+    made.read(range(10))
+    made.work_off()
+    made.consumer.trouble = EXPELLED
+
+    assert made.revoke() < 0.1
+    assert not made.offsets.has(PLACE)
+
+
+def test_what_is_lost_is_neither_waited_for_nor_committed(scene):
+    """Somebody else has it already."""
+    made = scene()
+    made.read(range(10))
+    made.end(made.begin(2)[0])
+    began = made.clock.now
+    made.lose()
+
+    assert made.clock.now == began
+    assert made.consumer.commits == []
+    assert not made.offsets.has(PLACE)
+    assert made.told[-1] == PartitionsRevoked(TOPIC, (0,), True)
+
+
+# --- late results ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [None, failing])
+@pytest.mark.parametrize("way", ["revoke", "lose"])
+def test_late_results_of_a_former_ownership_change_nothing(scene, way, function):
+    """Success and failure alike: nothing is finished, nothing is copied, while the partition is ours once more."""
+    made = scene(function)
+    made.read(range(4))
+    late = made.begin(4)
+    getattr(made, way)()
+    made.assign()
+    made.read(range(4))
+    assert made.due() == (0, [])
+    for turn in late:
+        made.end(turn)
+
+    assert made.due() == (0, [])
+    assert made.sender.sent == []
+    made.work_off()
+    assert made.due() == (4, [])
+    assert len(made.sender.sent) == (4 if function else 0)
+
+
+def test_late_results_change_nothing_while_the_partition_is_anothers(scene):
+    """Not even what would be committed, should it come back before they are in."""
+    made = scene()
+    made.read(range(4))
+    late = made.begin(2)
+    made.lose()
+    for turn in late:
+        made.end(turn)
+    made.assign()
+
+    assert made.due() == (0, [])
+
+
+# --- offsets that are not in the log ---------------------------------------------------------------------------------
+
+
+def at_100(scene, **rest):
+    """A partition that is to be read from offset 100 on, with the call of the record before it under way."""
+    made = scene(committed=(97, CLEAN), **rest)
+    made.read([97, 98])
+    made.work_off()
+    made.read([99])
+    made.late = made.begin(1)
+    made.seeks = made.consumer.assigned = []
+    return made
+
+
+@pytest.mark.parametrize(
+    ("bounds", "told"),
+    [
+        ((150, 200), "the log begins at 150"),
+        ((0, 30), "the log ends at 30"),
+        ((40, 80), "the log ends at 80"),
+        ((0, 150), "the log is another one and ends at 150"),
+    ],
+)
+def test_a_loss_ends_the_run_by_default(scene, bounds, told):
+    """Records that were deleted, a topic that was made anew, and a log that was cut short: nothing is passed over."""
+    made = at_100(scene)
+    made.bounds, epoch = bounds, made.membership.epoch
+    with pytest.raises(DataLossError, match=f"offset 100 is gone .{told} now.*on_data_loss: continue"):
+        made.assignment.out_of_range(PLACE)
+
+    assert (made.seeks, made.membership.epoch, made.assignment.gone) == ([], epoch, 0)
+
+
+def test_a_run_that_ends_because_of_deleted_records_commits_nothing_past_them(scene):
+    """The next one finds the same loss, and its user decides."""
+    made = at_100(scene)
+    made.bounds = (150, 200)
+    with pytest.raises(DataLossError):
+        made.assignment.out_of_range(PLACE)
+    made.end(*made.late)
+    made.revoke()
+
+    assert made.consumer.commits == [(100, CLEAN)]
+
+
+def test_records_that_were_deleted_are_counted_and_passed(scene):
+    """What was read before is finished as ever, and what is left is read from its first record on."""
+    made = at_100(scene, is_forgiving=True)
+    made.bounds = (150, 200)
+    made.assignment.out_of_range(PLACE)
+    assert (made.seeks, made.assignment.gone) == ([150], 50)
+    assert made.notes == ["orders[0] is read from offset 150 on, because the log begins at 150"]
+
+    made.read(range(150, 160))
+    made.work_off()
+    assert made.due() == (99, list(range(100, 160)))
+    made.end(*made.late)
+    assert made.due() == (160, [])
+
+
+def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
+    """Offsets that held no record are not lost with those behind them."""
+    made = at_100(scene, is_forgiving=True)
+    made.offsets.reached[PLACE] = 120
+    made.bounds = (150, 200)
+    made.assignment.out_of_range(PLACE)
+
+    assert made.assignment.gone == 30
+
+
+@pytest.mark.parametrize(
+    "bounds", [pytest.param((0, 30), id="made anew"), pytest.param((40, 80), id="cut short"), (0, 0)]
+)
+def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, bounds):
+    """All that is there, also what was handled before the log was cut short; late results of the old log are void."""
+    made = at_100(scene, is_forgiving=True)
+    made.bounds, epoch = bounds, made.membership.epoch
+    low, high = bounds
+    made.assignment.out_of_range(PLACE)
+    assert (made.seeks, made.membership.epoch, made.assignment.gone) == ([low], epoch + 1, 0)
+    assert made.notes == [f"orders[0] is read from offset {low} on, because the log ends at {high}"]
+    made.desk.tick()
+    made.end(*made.late)
+    assert made.due() == (low, [])
+
+    made.read(range(low, low + 120))
+    made.work_off()
+    assert made.due() == (low + 120, [])
+    made.revoke()
+    assert made.consumer.commits == [(low + 120, CLEAN)]
+
+
+def test_a_log_that_has_grown_past_our_offset_since_is_another_one(scene):
+    """Made anew, or cut short and written on: it is read from its first record, and nothing is counted as deleted."""
+    made = at_100(scene, is_forgiving=True)
+    made.bounds, epoch = (0, 150), made.membership.epoch
+    made.assignment.out_of_range(PLACE)
+    assert (made.seeks, made.membership.epoch, made.assignment.gone) == ([0], epoch + 1, 0)
+    made.read(range(150))
+    made.end(*made.late)
+    made.work_off()
+
+    assert made.due() == (150, [])
+
+
+def test_what_a_former_owner_had_finished_of_the_old_log_says_nothing_of_the_new_one(scene):
+    """Its map would pass records over that nobody has handled."""
+    made = scene(is_forgiving=True, committed=(100, "L1rAgM"))
+    assert PLACE in made.membership.finished
+    made.bounds = (0, 30)
+    made.assignment.out_of_range(PLACE)
+
+    assert PLACE not in made.membership.finished
+
+
+def test_a_partition_that_is_held_stays_so_at_its_new_offset(scene):
+    """A station that is full is full, wherever the log begins."""
+    made = at_100(scene, is_forgiving=True)
+    made.membership.pause([PLACE])
+    made.consumer.paused.clear()
+    made.bounds = (150, 200)
+    made.assignment.out_of_range(PLACE)
+
+    assert [(part.topic, part.partition) for part in made.consumer.paused] == [PLACE]
+
+
+@pytest.mark.parametrize("is_forgiving", [True, False])
+def test_a_broker_that_is_away_decides_nothing(scene, is_forgiving):
+    """The same offset is asked for again; whoever answers then says once more whether it is gone."""
+    made = at_100(scene, is_forgiving=is_forgiving)
+    made.bounds = None
+    made.assignment.out_of_range(PLACE)
+
+    assert (made.seeks, made.notes, made.assignment.gone) == ([100], [], 0)
+
+
+def test_what_is_ours_no_longer_is_nobodys_loss(scene):
+    """The word that an offset is gone may come after the partition went."""
+    made = at_100(scene)
+    made.lose()
+    made.bounds = (150, 200)
+    made.assignment.out_of_range(PLACE)
+
+    assert made.seeks == []
+
+
+# --- coming ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_waited_for_as_long_as_the_group_waits_for_us(scene):
+    """Without what was committed nothing can begin; then the run ends, and nothing was begun."""
+    made = scene()
+    made.revoke()
+    made.consumer.trouble = ABSENT
+    began = made.clock.now
+    with pytest.raises(BrokerAbsentError):
+        made.assign()
+
+    assert PATIENCE <= made.clock.now - began < PATIENCE + 6
+    assert not made.offsets.has(PLACE)
+
+
+def test_a_member_that_leaves_waits_for_no_answer(scene):
+    """A process that was told to end does not wait for a broker first."""
+    made = scene()
+    made.revoke()
+    made.consumer.trouble, made.assignment.is_leaving = ABSENT, True
+    began = made.clock.now
+    with pytest.raises(BrokerAbsentError):
+        made.assign()
+
+    assert made.clock.now - began <= 5
+
+
+def test_all_answers_together_have_one_patience(monkeypatch):
+    """The group does not wait longer for a member that asks about more partitions."""
+    made = Scene(monkeypatch, committed=(-1, ""))
+    asked = []
+
+    def bounds(topic, partition, *rest):
+        made.clock.sleep(1)
+        asked.append(partition)
+        if asked.count(partition) < 2:
+            raise BrokerAbsentError("no leader")
+        return (0, 10)
+
+    made.assignment._admin.bounds = bounds
+    began = made.clock.now
+    with pytest.raises(BrokerAbsentError):
+        made.membership._on_assign(made.consumer, [TopicPartition(TOPIC, partition) for partition in range(20)])
+
+    assert PATIENCE <= made.clock.now - began < PATIENCE + 3
+    assert made.consumer.assigned == []
+
+
+def test_the_first_commit_of_an_ownership_is_a_precaution(monkeypatch):
+    """It is tried for as long as answers are waited for; then the partition is read all the same."""
+    made = Scene(monkeypatch)
+    made.membership._on_assign(made.consumer, [TopicPartition(*PLACE)])
+    made.consumer.trouble = ABSENT
+    began = made.clock.now
+    made.assignment.settle_in()
+    assert made.clock.now - began <= PATIENCE + 0.1
+    assert made.offsets.has(PLACE)
+
+    made.consumer.trouble = None
+    made.assignment.settle_in()
+    assert made.consumer.commits == []
+
+
+def test_the_first_commit_says_that_something_may_be_under_way(monkeypatch):
+    """Before the first record runs, whoever was the last to say that nothing is; and only once."""
+    made = Scene(monkeypatch, committed=(97, CLEAN))
+    made.membership._on_assign(made.consumer, [TopicPartition(*PLACE)])
+    assert made.consumer.commits == []
+    made.assignment.settle_in()
+    made.assignment.settle_in()
+
+    assert made.consumer.commits == [(97, "")]

@@ -1,0 +1,377 @@
+"""The loop that reads, feeds and commits: what it holds back and when, how often it commits and how often it polls."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from laneway import Buffer, Topic
+from laneway.engines.direct import _assignment, _member
+from laneway.engines.direct._assignment import Assignment
+from laneway.engines.direct._member import Member
+from laneway.engines.direct._offsets import Offsets
+from laneway.engines.direct._recovery import Recovery
+from laneway.engines.direct._station import Station
+from laneway.kafka import Membership, _membership
+from laneway.lanes import CLEAN
+from laneway.pipeline import Backlog, BreakerState
+from support.core import FakeSender, make_route
+
+SHORTEST_INTERVAL = 6.0
+"""Seconds: max_poll_interval is at least the session's time-out, and brokers take none below this by default."""
+ENDLESS = 10**9
+
+
+class Clock:
+    """The time of the modules; it moves when somebody sleeps, waits for records or reads some."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.moved = lambda: None
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.moved()
+
+
+class Row:
+    """A message as librdkafka gives it."""
+
+    def __init__(self, topic, partition, offset):
+        self.topic, self.partition, self.offset = (lambda: topic), (lambda: partition), (lambda: offset)
+
+    def error(self):
+        return None
+
+    def key(self):
+        return b"key"
+
+    def value(self):
+        return b"value"
+
+    def headers(self):
+        return None
+
+    def timestamp(self):
+        return (1, 1_700_000_000_000)
+
+
+class Consumer:
+    """librdkafka's consumer: gives what its logs hold, and writes down what is asked of it, and when."""
+
+    def __init__(self, clock, places):
+        self._clock = clock
+        self._places = places
+        self._next = {}
+        self._paused = set()
+        self._waiting = []
+        self.ends = dict.fromkeys(places, ENDLESS)
+        self.is_silent = False
+        """Whether commits are not answered."""
+        self.polls, self.pauses, self.resumes, self.commits, self.last_commits = [], [], [], [], []
+
+    def subscribe(self, topics, on_assign, **rest):
+        self._on_assign = on_assign
+
+    def incremental_assign(self, parts):
+        self._next |= {(part.topic, part.partition): part.offset for part in parts}
+
+    def committed(self, parts, timeout):
+        return [TopicPartition(part.topic, part.partition, 0, CLEAN) for part in parts]
+
+    def poll(self, timeout):
+        self.polls.append(self._clock.now)
+        if self._places:
+            coming, self._places = self._places, []
+            self._on_assign(self, [TopicPartition(*place) for place in coming])
+        if self._waiting and not self.is_silent:
+            self.on_commit(None, self._waiting.pop())
+        found = self._given(1)
+        self._clock.sleep(0.001 if found else timeout)
+        return found[0] if found else None
+
+    def consume(self, most, timeout):
+        return self._given(most)
+
+    def _given(self, most):
+        for place, at in sorted(self._next.items(), key=lambda entry: entry[1]):
+            end = min(at + most, self.ends[place])
+            if place not in self._paused and at < end:
+                self._next[place] = end
+                return [Row(*place, offset) for offset in range(at, end)]
+        return []
+
+    def pause(self, parts):
+        self.pauses.append(sorted((part.topic, part.partition) for part in parts))
+        self._paused.update(self.pauses[-1])
+
+    def resume(self, parts):
+        self.resumes.append(sorted((part.topic, part.partition) for part in parts))
+        self._paused.difference_update(self.resumes[-1])
+
+    def commit(self, offsets, asynchronous):
+        said = {(part.topic, part.partition): part.offset for part in offsets}
+        (self.commits if asynchronous else self.last_commits).append((self._clock.now, said))
+        if asynchronous:
+            self._waiting.append(offsets)
+
+    def close(self):
+        pass
+
+
+class Scene:
+    """A member of a group with one station for each topic, whose handler finishes records when it is told to."""
+
+    def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100):
+        self.clock = clock = Clock()
+        for module in (_member, _assignment, _membership):
+            monkeypatch.setattr(module, "time", clock)
+        self.places = [(topic, partition) for topic in topics for partition in range(partitions)]
+        self.consumer = Consumer(clock, self.places)
+        monkeypatch.setattr(_membership, "Consumer", self._made)
+        stations = {topic: [_station(topic, records)] for topic in topics}
+        self.offsets = Offsets(stations, {})
+        recovery = Recovery("billing", stations, admin=None, options={})
+        assignment = Assignment(
+            stations, retries={}, offsets=self.offsets, recovery=recovery, admin=None, start={}, skip_lost=False,
+            budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
+        )  # fmt: skip
+        membership = Membership({}, "billing", assignment)
+        membership.reached = self.offsets.reached
+        assignment.membership = assignment.commits = membership
+        self.member = Member(
+            membership, assignment=assignment, offsets=self.offsets, recovery=recovery, stations=stations,
+            sources=list(topics), delayed=set(), retries={},
+        )  # fmt: skip
+        membership.subscribe(topics)
+        self.stations = SimpleNamespace(**{topic: found for topic, (found,) in stations.items()})
+
+    def _made(self, options):
+        self.consumer.on_commit = options["on_commit"]
+        return self.consumer
+
+    def run(self, seconds, *, every=0.0, work=lambda: None):
+        """So many seconds of the member's life, in which something is done again and again."""
+        until, due = self.clock.now + seconds, self.clock.now + every
+        while self.clock.now < until:
+            self.member._turn()
+            if self.clock.now >= due:
+                due = self.clock.now + every
+                work()
+
+    def finish(self, count=ENDLESS, *, topic="orders", is_wanted=lambda offset: True):
+        """Let the handler take up to so many records, and finish those that are wanted."""
+        station = getattr(self.stations, topic)
+        for record in station.intake.fetch(count, 0):
+            station.desk.ledger.see(record.partition, [record.offset])
+            if is_wanted(record.offset):
+                station.desk.ledger.finish(record.partition, record.offset)
+
+
+def _station(topic, records):
+    return Station(
+        make_route(topic=Topic(topic), buffer=Buffer(records=records)), "billing", lanes=4, sender=FakeSender(),
+        loop=lambda: None, lock=threading.Lock(), backlog=Backlog(), breaker=BreakerState(),
+        notice=lambda text: None, listener=lambda event: None,
+    )  # fmt: skip
+
+
+@pytest.fixture(name="scene")
+def _scene(monkeypatch):
+    return lambda **rest: Scene(monkeypatch, **rest)
+
+
+# --- room ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 40, 100])
+def test_room_that_comes_and_goes_pauses_nothing(scene, count):
+    """To pause throws away what is fetched: whoever is full for less than half a second is only waited for."""
+    made = scene()
+    made.run(30, every=0.4, work=lambda: made.finish(count))
+
+    assert (made.consumer.pauses, made.consumer.resumes) == ([], [])
+    assert sum(made.member.delivered.values()) >= 70 * count
+
+
+def test_a_long_stall_is_one_pause(scene):
+    """Of all partitions, half a second after the last room was gone; the poll goes on, and gives nothing."""
+    made = scene()
+    made.run(0.4)
+    assert made.consumer.pauses == []
+    made.run(120)
+
+    assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [])
+    assert made.stations.orders.intake.records == 100
+
+
+def test_what_was_paused_is_read_again_when_half_of_it_is_worked_off(scene):
+    """One resume for one pause, however the room swings below the half, and however it swings afterwards."""
+    made = scene()
+    made.run(2)
+    made.run(4.9, every=0.1, work=lambda: made.finish(1))
+    assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [])
+    made.run(30, every=0.4, work=lambda: made.finish(5))
+
+    assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [made.places])
+    assert made.stations.orders.intake.records >= 95
+
+
+def test_a_full_topic_is_held_at_once_when_others_can_go_on(scene):
+    """One pause while it stalls and one resume after it; the other topic does not wait for it."""
+    made = scene(topics=("orders", "clicks"))
+    full, other = made.places[:2], made.places[2:]
+
+    def produced():
+        made.finish(topic="clicks")
+        made.consumer.ends |= {place: made.consumer.ends[place] + 5 for place in other}
+
+    made.consumer.ends |= dict.fromkeys(other, 0)
+    made.run(0.1, every=0.1, work=produced)
+    assert made.consumer.pauses == [full]
+    made.run(10, every=0.1, work=produced)
+    assert (made.consumer.pauses, made.consumer.resumes) == ([full], [])
+    assert sum(made.member.delivered[place] for place in other) > 900
+
+    made.finish()
+    made.run(0.1)
+    assert made.consumer.resumes == [full]
+
+
+def test_a_pause_that_is_asked_for_holds_everything_until_it_is_over(scene):
+    """One pause of what may be read, and one resume."""
+    made = scene()
+    made.run(1, every=0.1, work=made.finish)
+    made.member.pause(on=True)
+    made.run(10, every=0.1, work=made.finish)
+    assert made.consumer.pauses == [made.places]
+    assert made.member.is_holding
+    made.member.pause(on=False)
+    made.run(1, every=0.1, work=made.finish)
+
+    assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [made.places])
+
+
+# --- finished offsets that fill the commit ---------------------------------------------------------------------------
+
+
+def test_a_partition_is_held_while_its_finished_offsets_fill_the_commit(scene):
+    """It alone, once, until the map is short again: what is finished past the commit must fit into its metadata."""
+    made = scene(records=50_000)
+    odd, even = made.places
+    made.consumer.ends = {odd: 20_000, even: 0}
+    made.run(5, work=lambda: made.finish(is_wanted=lambda offset: offset % 2))
+    assert made.offsets.full == {odd}
+    assert made.consumer.pauses == [[odd]]
+
+    made.consumer.ends = {odd: 20_010, even: 10}
+    made.run(5, work=made.finish)
+    assert made.member.delivered == {odd: 20_000, even: 10}
+    assert made.consumer.resumes == []
+
+    for offset in range(0, 20_000, 2):
+        made.stations.orders.desk.ledger.finish(0, offset)
+    made.run(5, work=made.finish)
+    assert made.offsets.full == set()
+    assert made.member.delivered == {odd: 20_010, even: 10}
+    assert (made.consumer.pauses, made.consumer.resumes) == ([[odd]], [[odd]])
+
+
+# --- commits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_comes_every_second(scene):
+    """While records are finished; it says what is finished at that moment, and nothing when that is no news."""
+    made = scene()
+
+    def produced():
+        made.finish()
+        made.consumer.ends = {place: end + 1 for place, end in made.consumer.ends.items()}
+
+    made.consumer.ends = dict.fromkeys(made.places, 0)
+    made.run(20, every=0.2, work=produced)
+    times = [time for time, _ in made.consumer.commits]
+    assert all(1.0 <= after - before < 1.2 for before, after in pairwise(times))
+    assert 17 <= len(times) <= 20
+
+    made.run(2)
+    made.finish()
+    made.run(2)
+    count = len(made.consumer.commits)
+    assert made.consumer.commits[-1][1] == made.consumer.ends
+    made.run(10)
+    assert len(made.consumer.commits) == count
+
+
+def test_many_records_are_committed_before_the_second_is_over(scene):
+    """After 50,000 that were read: a process that is killed then repeats no more than those. Then it counts anew."""
+    made = scene(records=200_000)
+    began = made.clock.now
+    while not made.consumer.commits and made.clock.now < began + 1.0:
+        made.run(0.01, work=made.finish)
+    [(moment, said)] = made.consumer.commits
+    assert moment - began < 0.2
+    assert 50_000 <= sum(said.values()) <= sum(made.member.delivered.values())
+
+    made.consumer.ends = {place: end + 10 for place, end in made.member.delivered.items()}
+    made.run(0.8, work=made.finish)
+    assert len(made.consumer.commits) == 1
+
+
+def test_fewer_records_wait_for_the_regular_commit(scene):
+    """A commit for each read would be a request for each read."""
+    made = scene(records=200_000)
+    began = made.clock.now
+    made.consumer.ends = dict.fromkeys(made.places, 24_999)
+    made.run(3, work=made.finish)
+    [(moment, said)] = made.consumer.commits
+
+    assert 1.0 <= moment - began < 1.2
+    assert said == made.consumer.ends
+
+
+def test_a_commit_waits_for_the_answer_to_the_one_before(scene):
+    """Two under way could change places. Meanwhile none is sent, and then one at once that says everything."""
+    made = scene()
+    made.consumer.is_silent = True
+    made.run(10, every=0.1, work=made.finish)
+    assert len(made.consumer.commits) == 1
+    made.consumer.is_silent, made.consumer.ends = False, made.member.delivered
+    made.finish()
+    made.run(0.3)
+
+    assert [said for _, said in made.consumer.commits[1:]] == [made.member.delivered]
+
+
+# --- polls -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("situation", ["no room", "room for one now and then", "paused", "stopping"])
+def test_polls_are_never_far_apart(scene, situation):
+    """A third of max_poll_interval is the most between two of them, whatever the handlers and the user do."""
+    made = scene()
+    end, worked = made.clock.now + 60, [made.clock.now]
+
+    def moved():
+        if situation.startswith("room") and made.clock.now > worked[0] + 0.49:
+            worked[0] = made.clock.now
+            made.finish(1)
+        if made.clock.now > end:
+            made.member._is_over = True
+
+    made.clock.moved = moved
+    made.member.pause(on=situation == "paused")
+    if situation == "stopping":
+        made.member.stop()
+    made.member._work()
+
+    assert made.member.error is None
+    assert made.consumer.polls[-1] > end - 1
+    assert max(after - before for before, after in pairwise(made.consumer.polls)) < SHORTEST_INTERVAL / 3
