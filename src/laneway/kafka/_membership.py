@@ -102,8 +102,9 @@ class Membership:
 
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, as soon as there are some, waiting no longer than *timeout* seconds."""
-        while self._gone:
-            # Not when it was heard of: records read before it, in the same go, had not been handed over then.
+        if self._gone:
+            # Not when it was heard of: records read before it, in the same go, had not been handed over then. One at a
+            # time: brokers are asked about each, and the group waits.
             self._owner.out_of_range(self._gone.popleft())
         # consume() waits until it has as many as asked for; poll() returns with the first.
         first = self._consumer.poll(timeout)

@@ -518,3 +518,54 @@ def test_the_first_commit_says_that_something_may_be_under_way(monkeypatch):
     made.assignment.settle_in()
 
     assert made.consumer.commits == [(97, "")]
+
+
+def test_a_loss_is_counted_once(scene):
+    """Also when more is deleted before the first record is read."""
+    made = at_100(scene, is_forgiving=True)
+    made.bounds = (150, 200)
+    made.assignment.out_of_range(PLACE)
+    made.bounds = (180, 200)
+    made.assignment.out_of_range(PLACE)
+
+    assert made.assignment.gone == 80
+
+
+@pytest.mark.parametrize("bounds", [(0, 30), (0, 150)])
+def test_the_offset_of_an_old_log_is_not_committed_to_a_new_one(scene, bounds):
+    """A run that ends because of it would else leave word to pass over what is written there until it starts again."""
+    made = at_100(scene)
+    made.bounds = bounds
+    with pytest.raises(DataLossError):
+        made.assignment.out_of_range(PLACE)
+    made.end(*made.late)
+    made.assignment.is_leaving = True
+    made.revoke()
+
+    assert made.consumer.commits == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_first_question_has_the_patience_of_all(monkeypatch, is_first):
+    """In a process that has had no partitions yet, and in one whose last ones came long ago."""
+    made = Scene(monkeypatch)
+    if not is_first:
+        made.assign()
+        made.revoke()
+        made.clock.sleep(1_000)
+    made.consumer.trouble, began = ABSENT, made.clock.now
+    with pytest.raises(BrokerAbsentError):
+        made.assign()
+
+    assert PATIENCE <= made.clock.now - began < PATIENCE + 6
+
+
+def test_a_coordinator_that_is_away_does_not_end_a_run_whose_retry_topic_seems_new(scene):
+    """It is asked again at the next look."""
+    made = scene()
+    made.assignment._retries = {TOPIC: SimpleNamespace(renewed={TOPIC: 3}, topics=[])}
+    made.consumer.trouble = ABSENT
+    began = made.clock.now
+    made.assignment.begin_anew(TOPIC)
+
+    assert made.clock.now - began <= 1

@@ -122,6 +122,10 @@ class Consumer:
         if asynchronous:
             self._waiting.append(offsets)
 
+    def incremental_unassign(self, parts):
+        for part in parts:
+            self._next.pop((part.topic, part.partition), None)
+
     def close(self):
         pass
 
@@ -375,3 +379,80 @@ def test_polls_are_never_far_apart(scene, situation):
     assert made.member.error is None
     assert made.consumer.polls[-1] > end - 1
     assert max(after - before for before, after in pairwise(made.consumer.polls)) < SHORTEST_INTERVAL / 3
+
+
+# --- several topics, large records, limits ----------------------------------------------------------------------------
+
+
+def test_topics_do_not_take_turns_at_being_paused(scene):
+    """A topic that is held gives nothing: the last one that can be read is waited for, as if it were the only one."""
+    made = scene(topics=("orders", "clicks"))
+
+    def work():
+        made.finish(1, topic="orders")
+        made.finish(topic="clicks")
+
+    made.run(10, every=0.3, work=work)
+    assert (made.consumer.pauses, made.consumer.resumes) == ([made.places[:2]], [])
+
+
+def test_a_held_topic_does_not_cut_the_reads_of_others(scene):
+    """However little room it has by now."""
+    made = scene(topics=("orders", "clicks"), records=10_000)
+    other = made.places[2:]
+    made.consumer.ends |= dict.fromkeys(other, 0)
+    made.run(1)
+    assert made.consumer.pauses == [made.places[:2]]
+    made.finish(3, topic="orders")
+    sizes = []
+    made.stations.clicks.intake.put = lambda records: sizes.append(len(records))
+    made.consumer.ends |= dict.fromkeys(other, 2_000)
+    made.run(0.05)
+    assert max(sizes) == 1_000
+
+
+def test_a_partition_that_comes_to_a_held_topic_is_not_read(scene):
+    """It would be read into a station that is full."""
+    made = scene(topics=("orders", "clicks"))
+    made.consumer.ends |= dict.fromkeys(made.places[2:], 0)
+    made.run(1)
+    assert made.consumer.pauses == [made.places[:2]]
+    made.consumer._places = [("orders", 2)]
+    made.consumer.ends["orders", 2] = ENDLESS
+    made.run(5)
+    assert made.stations.orders.intake.records <= 100
+
+
+def test_large_records_do_not_thrash(scene):
+    """The half that must be worked off is one of bytes, too."""
+    made = scene(records=20_000)
+    station = made.stations.orders
+    object.__setattr__(station.route, "buffer", Buffer(records=20_000, size=8 * 100))
+    made.consumer._given, given = (lambda most: given(min(most, 1))), made.consumer._given
+    made.run(40, every=1.0, work=lambda: made.finish(1))
+    assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [])
+
+
+def test_a_buffer_of_one_record_does_not_thrash(scene):
+    """Half of one is nothing."""
+    made = scene(records=1)
+    made.run(60)
+    assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [])
+
+
+def test_a_partition_that_comes_back_has_not_reached_its_limit(scene):
+    """What is left before the limit is read."""
+    made = scene()
+    place = made.places[0]
+    made.member._limits = dict.fromkeys(made.places, 10)
+    made.run(1)
+    assert made.member.delivered[place] == 10
+    made.member._membership._on_revoke(made.consumer, [TopicPartition(*place)])
+    made.member.pause(on=True)
+    made.run(0.1)
+    made.consumer._places = [place]
+    made.run(0.1)
+    made.member.pause(on=False)
+    made.finish()
+    made.run(1)
+    assert made.member.delivered[place] == 10

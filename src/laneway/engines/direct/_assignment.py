@@ -28,6 +28,7 @@ __all__ = ["Assignment"]
 T = TypeVar("T")
 
 _ANSWER = 5.0  # seconds to wait for the coordinator at a time
+_SHORT = 1.0  # seconds to wait for an answer outside of a callback, where the group counts them; it is asked for again
 _LOOK = 0.002  # seconds between looks at what is being finished
 
 
@@ -78,9 +79,9 @@ class Assignment:
         self._note = note
         self.membership: Membership
         self.commits: Commits
-        self._settled_topics: set[str] = set()
         self._had: set[str] = set()
         """Topics of which we had partitions."""
+        self._settled_topics: set[str] = set()
         """Topics that the group has begun to read before: their new partitions are read from the first record on."""
         self._sizes: dict[str, int] = {}
         """Topic to how many partitions it had when the group began to read it, as long as the group is new."""
@@ -89,8 +90,8 @@ class Assignment:
         self._missing: set[str] = set()
         """Topics that are waited for, and said to be."""
         self._new: list[Place] = []
-        self.is_holding = False
-        """Whether partitions that come now are not to be read yet."""
+        self.held: set[str] = set()
+        """Topics whose partitions are not to be read for now, those that come neither."""
         self.is_leaving = False
         """Whether nothing is to be waited for any more when partitions are given back. Any thread may set it."""
         self.has_joined = threading.Event()
@@ -100,16 +101,15 @@ class Assignment:
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are ours from now on; gives where each is read from."""
+        self._deadline = time.monotonic() + self._patience
         everything = self._with_retries(places)
         known = self._known(everything)
-        self._deadline = time.monotonic() + self._patience
         self._settled_topics.update(self._missing & self._had)  # one that was deleted under us is read from its start
         self._settle_topics(places)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
         for source in dict.fromkeys(topic for topic, _ in places):
             self._open(source, [part for topic, part in places if topic == source], starts, known)
-        if self.is_holding:
-            self.membership.paused.update(places)
+        self.membership.paused.update(place for place in places if place[0] in self.held)
         for topic in dict.fromkeys(topic for topic, _ in places):
             self._tell(PartitionsAssigned(topic, tuple(part for name, part in places if name == topic)))
         if not self._missing.isdisjoint(topic for topic, _ in places):
@@ -151,7 +151,7 @@ class Assignment:
             return
         at = self._offsets.position(place)
         try:
-            low, high = self._admin.bounds(*place)
+            low, high = self._admin.bounds(*place, _SHORT)
         except BrokerAbsentError:
             self.membership.seek(place, at)  # whoever answers then says once more that it is gone
             return
@@ -161,6 +161,8 @@ class Assignment:
         end = f"the log ends at {high}" if high < at else f"the log is another one and ends at {high}"
         told = end if is_anew else f"the log begins at {low}"
         if not self._skip_lost:
+            if is_anew:
+                self._offsets.end(place)  # the last commit would speak of another log
             raise DataLossError(
                 f"{topic}[{partition}]: offset {at} is gone ({told} now). Records were deleted before they were read, "
                 "or the topic was made anew. To go on without them set on_data_loss: continue"
@@ -171,6 +173,7 @@ class Assignment:
             self._read_anew(place, low)
         else:
             self.gone += low - at
+            self._offsets.reached[place] = low
         self.membership.seek(place, low)
 
     def begin_anew(self, source: str) -> None:
@@ -182,7 +185,11 @@ class Assignment:
         retries = self._retries[source]
         for topic, waited in retries.renewed.copy().items():
             places = [place for place in self._offsets.places if place[0] == topic]
-            if topic not in self._deleted and not self._is_deleted(places):
+            try:
+                is_deleted = topic in self._deleted or self._is_deleted(places)
+            except BrokerAbsentError:
+                return  # it is looked at again soon
+            if not is_deleted:
                 retries.go_on(topic)
                 continue
             self._deleted.add(topic)
@@ -208,7 +215,7 @@ class Assignment:
 
         A broker that has only just come back may say that a topic is not there, or shorter than it is.
         """
-        known = self._answered(lambda: self.membership.known(places, _ANSWER))
+        known = self.membership.known(places, _SHORT)
         return any(place not in known for place in places)
 
     def _read_anew(self, place: Place, start: int) -> None:

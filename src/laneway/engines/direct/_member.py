@@ -66,10 +66,8 @@ class Member:
         self._sources = sources
         self._live = [topic for topic in sources if topic not in delayed]
         self._limits = limits
-        self._ended: set[Place] = set()
-        """Partitions that have reached their limits."""
         self._retries = retries
-        self._held: set[str] = set()
+        self._held = assignment.held
         """Topics that are paused because their stations are full."""
         self._is_paused = self._is_stopping = self._is_over = self._is_committed = False
         self._full_since: float | None = None
@@ -215,13 +213,15 @@ class Member:
         if self._is_paused or self._is_stopping:
             self._hold(self._live)
             return 0
-        rooms = {topic: min([station.room for station in self._stations[topic]]) for topic in self._live}
+        # What is held gives nothing, whatever room it has by now: the others neither wait for it nor go on without it.
+        free = [topic for topic in self._live if topic not in self._held]
+        rooms = {topic: min([station.room for station in self._stations[topic]]) for topic in free}
         full = [topic for topic, room in rooms.items() if room <= 0]
         if len(full) < len(rooms):
             self._full_since = None
             if full:
                 self._hold(full)  # others may go on
-        else:
+        elif full:
             self._full_since = self._full_since or now
             if now - self._full_since >= _HOLD:
                 self._hold(full)
@@ -231,7 +231,6 @@ class Member:
         new = [topic for topic in topics if topic not in self._held]
         if new:
             self._held.update(new)
-            self._assignment.is_holding = len(self._held) == len(self._live)
             self._membership.pause([place for place in self.owned if place[0] in new])
 
     def _tend(self, now: float) -> None:
@@ -251,14 +250,9 @@ class Member:
 
     def _let_go_on(self) -> None:
         """Read topics again whose stations have worked off half of what they may hold."""
-        free = [
-            topic
-            for topic in self._held
-            if all(station.room >= station.route.buffer.records // 2 for station in self._stations[topic])
-        ]
+        free = [topic for topic in self._held if all(station.is_half_free for station in self._stations[topic])]
         if free:
             self._held.difference_update(free)
-            self._assignment.is_holding = False
             waiting = self._recovery.places | self._ended
             self._membership.resume([place for place in self.owned if place[0] in free and place not in waiting])
 
@@ -279,6 +273,14 @@ class Member:
                     self._membership.pause([place])
                 elif count <= share // 2 and place in self._membership.paused and place not in waiting:
                     self._membership.resume([place])
+
+    @property
+    def _ended(self) -> set[Place]:
+        """Partitions that have reached their limits in this ownership."""
+        limits = self._limits
+        if limits is None:
+            return set()
+        return {place for place in self.owned if self._offsets.position(place) >= limits.get(place, 0)}
 
     def _deliver(self, records: list[Record[Any]]) -> None:
         if len(self._sources) == 1:
@@ -312,7 +314,6 @@ class Member:
         for partition in past:
             self._offsets.reached[topic, partition] = limits.get((topic, partition), 0)
         self._membership.pause([(topic, partition) for partition in past])
-        self._ended.update((topic, partition) for partition in past)
         return [record for record in records if record.offset < limits.get((topic, record.partition), 0)]
 
     def _commit(self, now: float) -> None:
