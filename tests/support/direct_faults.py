@@ -107,9 +107,15 @@ class EngineThread:
     def end(self) -> None:
         """Stop it, which must be in good order."""
         self.engine.stop()
+        self.ended()
+
+    def ended(self) -> RunReport:
+        """Wait for its end, which must be in good order; what it did."""
         self._thread.join(40)
         assert not self._thread.is_alive()
         assert self.failure is None
+        assert self.report is not None
+        return self.report
 
     def told(self) -> str:
         """What is known of it, for the message of a failure."""

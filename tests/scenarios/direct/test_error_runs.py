@@ -20,10 +20,10 @@ from support.direct_errors_app import every
 from support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from laneway import Record
+    from laneway import App, Record
     from laneway.engines._report import RunReport
     from support.contract import Cluster
     from support.direct_scene import DirectScene, Place
@@ -43,7 +43,8 @@ class Stage:
         self.engine = DirectEngine(load(overrides={"brokers": cluster.bootstrap}))
         self.report: RunReport | None = None
         self._cluster = cluster
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._work)
+        self._run: Callable[[App], RunReport] = self.engine.run
         calls, gate = world.recorder, self.gate
 
         @self.app.handler(self.topic, lanes=4)
@@ -54,10 +55,11 @@ class Stage:
             with calls.call(record, value=record.value.decode(), parked=is_parked):
                 assert not is_parked or gate.wait(60)
 
-    def start(self, *values: str) -> None:
-        """Start the app when records of these values are parked."""
+    def start(self, *values: str, is_by_hand: bool = False) -> None:
+        """Start the app, or a run by hand, when records of these values are parked."""
         self.produce(*values)
         assert self.world.run(self.app).parked == len(values)
+        self._run = self.engine.run_errors if is_by_hand else self.engine.run
         self._thread.start()
 
     def produce(self, *values: str) -> None:
@@ -87,8 +89,8 @@ class Stage:
         if self._thread.ident is not None:
             self._thread.join(60)
 
-    def _run(self) -> None:
-        self.report = self.engine.run(self.app)
+    def _work(self) -> None:
+        self.report = self._run(self.app)
 
 
 @pytest.fixture
@@ -146,6 +148,26 @@ def test_a_stop_finishes_what_a_run_has_begun(stage: Stage) -> None:
     assert stage.members() == 0
     assert stage.world.run_errors(stage.app).handled == 200 - begun
     assert Counter(stage.called()) == Counter(values)
+
+
+@pytest.mark.parametrize("is_by_hand", [False, True])
+def test_a_second_stop_ends_a_run_now(stage: Stage, *, is_by_hand: bool) -> None:
+    """Calls that hang are left behind, the group is left at once, and the next run has all of them again."""
+    values = [f"v{number}" for number in range(8)]
+    stage.start(*values, is_by_hand=is_by_hand)
+    eventually(lambda: len(stage.called()) == 8, why="calls in all lanes")
+    stage.engine.stop()
+    time.sleep(0.5)
+    asked = time.monotonic()
+    stage.engine.stop()
+    report = stage.ended()
+    took = time.monotonic() - asked
+    print(f"ended {took:.2f} s after the second stop")
+    assert took < 2
+    assert (report.was_forced, stage.members()) == (True, 0)
+    stage.gate.set()
+    assert stage.world.run_errors(stage.app).handled == 8
+    assert Counter(stage.called()) == dict.fromkeys(values, 2)
 
 
 def park(scene: DirectScene, count: int, bad: int = 0) -> None:

@@ -59,7 +59,8 @@ def test_every_record_reaches_its_end_in_the_order_that_the_mode_keeps(scene: Sc
     )
     assert verdict.lost == 0
     assert {place for place, value in values.items() if fate(value) == "parked"} <= set(copies)
-    assert {fate(values[place]) for place in copies} == {"parked"}  # and none that should have been handled
+    # None that should have been handled. One that queued on the last step has its first call there, and no second one.
+    assert {fate(values[place]) for place in copies} <= ({"parked", "recovers"} if mode == "park" else {"parked"})
     assert max(copies.values()) == 1
     if mode == "topic":
         # A retry runs beside other records of its key; first calls keep order.

@@ -7,7 +7,7 @@ import sys
 
 from laneway.engines.spark._session import session_conf
 from laneway.engines.spark._setting import master_of
-from laneway.engines.spark._spill import Spill
+from laneway.engines.spark._spill import Spill, _without_farewells
 from laneway.engines.spark._stream import Stream
 from support.waiting import eventually
 
@@ -61,3 +61,14 @@ def test_the_output_of_spark_is_passed_on_without_its_greetings(capfd):
 
     eventually(is_seen, timeout=30)
     assert "default log level" not in "".join(seen)
+
+
+def test_farewells_of_idle_processes_are_left_out():
+    """Spark ends what was idle for a minute, and that dies with a traceback; those of handlers are told."""
+    head, place = "Traceback (most recent call last):\n", '  File "lib/pyspark/daemon.py", line 95, in worker\n'
+    farewell = [head, place, "    outfile.flush()\n", "BrokenPipeError: [Errno 32] Broken pipe\n"]
+    own = [head, '  File "shop.py", line 1, in charge\n', "BrokenPipeError: [Errno 32] Broken pipe\n"]
+    other = [head, place, "ValueError: x\n"]
+    cut = [head, place]
+    told = list(_without_farewells(["a\n", *farewell, "b\n", *own, *other, "c\n", *cut]))
+    assert told == ["a\n", "b\n", "".join(own), "".join(other), "c\n", "".join(cut)]

@@ -94,6 +94,8 @@ class Assignment:
         """Topics whose partitions are not to be read for now, those that come neither."""
         self.is_leaving = False
         """Whether nothing is to be waited for any more when partitions are given back. Any thread may set it."""
+        self.is_expelled = False
+        """Whether partitions were taken from us while we were leaving: what was not committed of them is repeated."""
         self.has_joined = threading.Event()
         """Set when partitions were assigned for the first time."""
         self.gone = 0
@@ -134,6 +136,7 @@ class Assignment:
 
     def lost(self, places: list[Place]) -> None:
         """Somebody else has these partitions already: forget them."""
+        self.is_expelled |= self.is_leaving
         self._let_go(places)
         self._tell_revoked(places, is_lost=True)
 
@@ -326,9 +329,8 @@ class Assignment:
         if not self._new:
             return
         places, self._new = [place for place in self._new if self._offsets.has(place)], []
-        self.commit_now(
-            self._offsets.marks(self._with_retries(places)), max(self._deadline, time.monotonic() + _ANSWER)
-        )
+        marks = self._offsets.marks(self._with_retries(places))
+        self.commit_now(marks, max(self._deadline, time.monotonic() + _ANSWER))
         waiting = self._recovery.places
         for place in places:
             if place not in waiting:

@@ -240,7 +240,7 @@ class DirectEngine:
             run = self._error_run(settings, host, report, report.tally)
             self.life.enter(State.CONSUMING)
             for plan in plans:
-                report.was_forced = not run.run(plan, self._is_stopping)
+                report.was_forced |= not run.run(plan, self._is_stopping, lambda: self._stops > 1)
                 if self._stops:
                     break
             self._tell_events()

@@ -54,8 +54,14 @@ class ErrorRun:
         self._note = note
         self._done = done
 
-    def run(self, plan: ErrorPlan, is_interrupted: Callable[[], bool]) -> bool:
-        """Run a plan to its end, or until interrupted; False when what was begun could not be finished in time."""
+    def run(self, plan: ErrorPlan, is_interrupted: Callable[[], bool], is_forced: Callable[[], bool]) -> bool:
+        """Run a plan to its end, or until interrupted; False when what was begun was not finished and committed.
+
+        Args:
+            plan: what to run.
+            is_interrupted: asked often; once it says yes, what was begun is finished and nothing more is begun.
+            is_forced: asked from then on; once it says yes, nothing is waited for any more.
+        """
         limits = {(plan.topic.name, partition): end for partition, end in plan.ends.items()}
         crew = Crew(
             plan.app.name,
@@ -72,13 +78,14 @@ class ErrorRun:
             self._work(crew, plan, lambda: crew.is_past(limits) or is_interrupted())
             crew.stop()
             deadline = time.monotonic() + self._settings.drain.total_seconds()
-            while not crew.is_finished and time.monotonic() < deadline:
+            while not (crew.is_finished or is_forced()) and time.monotonic() < deadline:
                 self._look(crew, plan)
                 time.sleep(_LOOK)
-            return crew.is_finished
+            is_finished = crew.is_finished
         finally:
-            crew.end(_LEAVE)
+            has_left = crew.end(_LEAVE)
             self._done(plan.topic.name, crew.news())
+        return is_finished and has_left
 
     def _work(self, crew: Crew, plan: ErrorPlan, is_over: Callable[[], bool]) -> None:
         """Let the crew work until it is past the ends, or waits in vain: another process may hold the partitions."""
@@ -130,6 +137,8 @@ class DirectErrorSchedule(ErrorSchedule):
         plans = error_plans(self._app, self._settings, refresh=refresh, is_stopping=self._stopping.is_set)
         self._planned(refresh=refresh)
         for plan in plans:
-            if self._stopping.is_set() or not self._one.run(plan, lambda: self._is_interrupted or self._is_ending):
+            if self._stopping.is_set():
+                return
+            if not self._one.run(plan, lambda: self._is_interrupted or self._is_ending, lambda: self._is_ending):
                 return
         self._succeeded()

@@ -324,5 +324,16 @@ class Member:
         self._offsets.sent(due)
 
     def _commit_last(self) -> None:
-        due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
-        self._is_committed = self._assignment.commit_now(due, time.monotonic() + _LAST_COMMIT)
+        """Commit for good, in a generation of the group that lasts.
+
+        A commit that is sent behind a request to join is refused: it is answered when that generation is over. So we
+        take part until the partitions are shared out. Whoever leaves before that keeps the others waiting until its
+        session runs out, and what it could not commit is repeated.
+        """
+        deadline = time.monotonic() + _LAST_COMMIT
+        while True:
+            due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
+            self._is_committed = self._assignment.commit_now(due, 0.0) and not self._assignment.is_expelled
+            if self._is_committed or self._assignment.is_expelled or time.monotonic() > deadline:
+                return
+            self._turn()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Spill"]
 
@@ -56,7 +56,27 @@ class Spill:
 
     def _follow(self, read: int) -> None:
         with os.fdopen(read, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if not self._is_muted and not line.startswith(_NOISE):
-                    sys.stderr.write(line)
+            for text in _without_farewells(lines):
+                if not self._is_muted and not text.startswith(_NOISE):
+                    sys.stderr.write(text)
                     sys.stderr.flush()
+
+
+def _without_farewells(lines: Iterable[str]) -> Iterator[str]:
+    """Leave out the tracebacks of pyspark's own processes that Spark ends because they were idle for a minute."""
+    block = ""
+    for line in lines:
+        if line.startswith("Traceback (most recent call last)"):
+            if block:
+                yield block
+            block = line
+        elif not block:
+            yield line
+        else:
+            block += line
+            if not line.startswith(" "):
+                if not ("pyspark/daemon.py" in block and line.startswith("BrokenPipeError")):
+                    yield block
+                block = ""
+    if block:
+        yield block

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from laneway._life import State
 from laneway.history import check
+from support.direct_faults import EngineThread
 from support.waiting import eventually
 
 if TYPE_CHECKING:
+    from laneway import Record
     from support.direct_faults import DirectFaultScene
+    from support.fault_scene import Place
     from support.processes import LanewayRun
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -135,3 +140,38 @@ def test_a_stop_while_copies_cannot_be_written(scene: DirectFaultScene) -> None:
     scene.until(scene.is_read)
     scene.stop(again)
     assert set(scene.parked()) == rejected
+
+
+def test_a_stop_while_another_joins(scene: DirectFaultScene) -> None:
+    """What was begun is finished and committed, the group is left at once, and the one that joined repeats nothing."""
+    gate = threading.Event()
+    calls: list[Place] = []
+
+    def call(record: Record[bytes]) -> None:
+        calls.append((record.partition, record.offset))
+        assert gate.wait(60)
+
+    def started() -> EngineThread:
+        often = {"clusters.main.consumer.heartbeat_interval": "1s"}
+        return EngineThread(scene, call, lambda app, topic: app.handler(topic, lanes=1), **often)
+
+    for part in range(3):
+        scene.produce_rows([(b"%d-%d" % (part, number), b"v") for number in range(20)], partition=part)
+    leaving = started()
+    eventually(lambda: len(calls) == 3, why=leaving.told)
+    leaving.engine.stop()
+    assert leaving.engine.life.wait_for(State.STOPPING, 20)
+    joining = started()
+    # One partition is to move: to give it back waits for a call that the stop waits for, too.
+    eventually(lambda: sorted(len(member.assignment.topic_partitions) for member in scene.members()) == [0, 2])
+    time.sleep(0.5)
+    gate.set()
+    ended = time.monotonic()
+    report = leaving.ended()
+    took = time.monotonic() - ended
+    print(f"left {took:.2f} s after its calls had ended")
+    assert not report.was_forced
+    assert took < LEAVE + 1  # until the next heartbeat the one that joined does not know that it is to join again
+    eventually(scene.is_read, why=joining.told)
+    joining.end()
+    assert sorted(calls) == [(part, offset) for part in range(3) for offset in range(20)]
