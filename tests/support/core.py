@@ -16,6 +16,7 @@ __all__ = [
     "FakeSender",
     "LateSender",
     "ListSource",
+    "SleepingClock",
     "lane_threads",
     "make_record",
     "make_records",
@@ -39,6 +40,21 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
+
+
+class SleepingClock:
+    """The time of a module: it moves when somebody sleeps, and `moved` does then what other threads would do."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.moved = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.moved()
 
 
 class FakeSender:

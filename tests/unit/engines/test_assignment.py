@@ -21,28 +21,13 @@ from laneway.events import PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, Membership, _membership
 from laneway.lanes import CLEAN, decode_finished
 from laneway.pipeline import Backlog, BreakerState, Call
-from support.core import FakeSender, make_record, make_route
+from support.core import FakeSender, SleepingClock, make_record, make_route
 
 TOPIC = "orders"
 PLACE = (TOPIC, 0)
 BUDGET, PATIENCE = 6.0, 18.0
 ABSENT = KafkaException(KafkaError(KafkaError._WAIT_COORD))
 EXPELLED = KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
-
-
-class Clock:
-    """The time of the modules; whoever waits lets the handler's own thread do what it was ordered to."""
-
-    def __init__(self):
-        self.now = 1000.0
-        self.moved = lambda: None
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-        self.moved()
 
 
 class Consumer:
@@ -81,7 +66,7 @@ class Scene:
     """One partition of one topic, its handler, and who is told what becomes of it; turns are ended by hand."""
 
     def __init__(self, monkeypatch, function=None, *, is_forgiving=False, committed=(0, CLEAN)):
-        self.clock = Clock()
+        self.clock = SleepingClock()
         monkeypatch.setattr(_assignment, "time", self.clock)
         self.consumer = Consumer(self.clock, committed)
         monkeypatch.setattr(_membership, "Consumer", lambda options: self.consumer)

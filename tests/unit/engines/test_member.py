@@ -19,26 +19,11 @@ from laneway.engines.direct._station import Station
 from laneway.kafka import Membership, _membership
 from laneway.lanes import CLEAN
 from laneway.pipeline import Backlog, BreakerState
-from support.core import FakeSender, make_route
+from support.core import FakeSender, SleepingClock, make_route
 
 SHORTEST_INTERVAL = 6.0
 """Seconds: max_poll_interval is at least the session's time-out, and brokers take none below this by default."""
 ENDLESS = 10**9
-
-
-class Clock:
-    """The time of the modules; it moves when somebody sleeps, waits for records or reads some."""
-
-    def __init__(self):
-        self.now = 1000.0
-        self.moved = lambda: None
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-        self.moved()
 
 
 class Row:
@@ -134,7 +119,7 @@ class Scene:
     """A member of a group with one station for each topic, whose handler finishes records when it is told to."""
 
     def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100):
-        self.clock = clock = Clock()
+        self.clock = clock = SleepingClock()
         for module in (_member, _assignment, _membership):
             monkeypatch.setattr(module, "time", clock)
         self.places = [(topic, partition) for topic in topics for partition in range(partitions)]
