@@ -62,3 +62,7 @@ class Sender(Protocol):
     def poll(self) -> None:
         """Run the callbacks of messages whose fate is known."""
         ...
+
+    def hurry(self) -> None:
+        """As `poll`; and what waits for further messages to go with it goes now, since none will come."""
+        ...

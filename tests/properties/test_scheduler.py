@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
@@ -130,6 +131,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.scheduler.settle(queue, done)
 
     @precondition(lambda self: any(turn.unresolved for turn in self.turns))
+    @rule(data=st.data())
+    def settle_all(self, data):
+        turn = data.draw(st.sampled_from([turn for turn in self.turns if turn.unresolved]))
+        queues, turn.unresolved = turn.unresolved, []
+        begun = data.draw(st.integers(0, len(queues)))
+        done = [data.draw(st.integers(0, queue.taken)) for queue in queues[:begun]]
+        for queue, count in zip_longest(queues, done, fillvalue=0):
+            self._advance(queue, count).is_out = False
+        self.scheduler.settle_all(queues, done)
+
+    @precondition(lambda self: any(turn.unresolved for turn in self.turns))
     @rule(data=st.data(), pause=st.integers(0, 5))
     def postpone(self, data, pause):
         queue = self._pick(data)
@@ -240,10 +252,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         while not self.scheduler.is_idle:
             self.take(3)
             turn = self.turns.pop()
-            for queue in turn.queues:
-                done = queue.taken
-                self._advance(queue, done).is_out = False
-                self.scheduler.settle(queue, done)
+            done = [queue.taken for queue in turn.queues]
+            for queue, count in zip(turn.queues, done, strict=True):
+                self._advance(queue, count).is_out = False
+            self.scheduler.settle_all(turn.queues, done)
             self.scheduler.end_turn(turn.queues)
         self.counts_are_exact()
         left = [item.number for item in self.pushed if item.number not in self.dropped]

@@ -87,6 +87,9 @@ class FakeSender:
                 self.acked.append(message)
             delivered(error)
 
+    def hurry(self):
+        self.poll()
+
 
 class LateSender(FakeSender):
     """Answers nothing for some seconds after the first message, and counts how often it was asked."""

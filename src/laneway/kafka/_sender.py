@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaSender"]
 
 _ASK, _ANSWER = 1.0, 0.5  # seconds between two questions for a topic, and for the answer: the runner waits for it
+_HURRY = 0.001  # seconds; the client's threads need a moment to see that they are asked
 
 
 class KafkaSender:
@@ -46,23 +48,17 @@ class KafkaSender:
         timestamp: int | None = None,
     ) -> None:
         """Hand over a message; when the local queue is full, wait for room."""
-
-        def on_delivery(error: Any, _message: Any) -> None:
-            if error is None:
-                delivered(None)
-            else:
-                self._failed.append((topic, error, delivered))
-
         rest: dict[str, Any] = {}
         if partition is not None:
             rest["partition"] = partition
         if timestamp is not None and timestamp > 0:
             rest["timestamp"] = timestamp
+        rest["on_delivery"] = partial(self._answered, topic, delivered)
+        if headers:
+            rest["headers"] = headers if type(headers) is list else list(headers)
         while True:
             try:
-                self._producer.produce(
-                    topic, value, key, headers=list(headers) or None, on_delivery=on_delivery, **rest
-                )
+                self._producer.produce(topic, value, key, **rest)
                 return  # noqa: TRY300 - the loop goes on only after a full queue
             except BufferError:
                 self._producer.poll(0.05)
@@ -78,11 +74,23 @@ class KafkaSender:
         self._producer.poll(0)
         self._tell_failed()
 
+    def hurry(self) -> None:
+        """Let no message wait for others any longer, and run the callbacks of those whose fate is known."""
+        self.flush(_HURRY)
+
     def flush(self, timeout: float) -> int:
         """Wait for everything under way; returns how many messages are still not delivered."""
         left = int(self._producer.flush(timeout))
         self._tell_failed()
         return left
+
+    def _answered(
+        self, topic: str, delivered: Callable[[Exception | None], None], error: Any, _message: object
+    ) -> None:
+        if error is None:
+            delivered(None)
+        else:
+            self._failed.append((topic, error, delivered))
 
     def _tell_failed(self) -> None:
         """Tell of messages that failed; "timed out" alone helps nobody, so what is wrong with their topic is told too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from itertools import count, repeat
+from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -164,6 +164,23 @@ class Scheduler(Generic[T]):
             self._ready.append(queue)
         elif queue.key is not None:
             del self._queues[queue.key]
+
+    def settle_all(self, queues: Iterable[KeyQueue[T]], done: Iterable[int]) -> None:
+        """As `settle` for each queue with its number; queues that have none were not begun."""
+        known = self._queues
+        records = size = 0
+        for queue, finished in zip(queues, chain(done, repeat(0)), strict=False):
+            items, start = queue.items, queue.start
+            if start + finished < len(items):
+                self.settle(queue, finished)
+                continue
+            for item in items[start:] if start else items:
+                size += item.size
+            records += finished
+            if queue.key is not None:
+                del known[queue.key]
+        self.records -= records
+        self.size -= size
 
     def retain(self, queue: KeyQueue[T], items: list[T]) -> None:
         """Of the taken items only these are still to be run, in this order; the others are finished with."""

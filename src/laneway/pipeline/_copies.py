@@ -76,16 +76,18 @@ class Copies:
         interceptors = route.interceptors.error
         self._censor = Censor(interceptors, telling.interceptor_failed) if interceptors else None
 
+    def send(self, record: Record[Any], error: Exception, verdict: Defer | Park, then: Callable[[], None]) -> None:
+        """Copy a record to where the verdict says; *then* is called when the copy is safe."""
+        if isinstance(verdict, Defer):  # the commonest by far: no job
+            failure = Failure.of(error, with_trace=False)
+            self._defer(record, failure, verdict.step, error if self._censor else None, then)
+        else:
+            self._run_one(self._park(record, Failure.of(error), error), then)
+
     def send_all(
         self, members: Sequence[tuple[Record[Any], Exception, Defer | Park]], then: Callable[[], None]
     ) -> None:
         """Copy records of one key to where their verdicts say; *then* is called when the last copy is safe."""
-        if len(members) == 1:  # the commonest by far: no job
-            record, error, verdict = members[0]
-            if isinstance(verdict, Defer):
-                failure = Failure.of(error, with_trace=False)
-                self._defer(record, failure, verdict.step, error if self._censor else None, then)
-                return
         jobs = [self._job(*member) for member in members]
         self._run([job for job in jobs if job is not None], then)
 
@@ -95,11 +97,10 @@ class Copies:
 
     def _job(self, record: Record[Any], error: Exception, verdict: Defer | Park) -> _Job | None:
         """What copies a record; None when an interceptor lets no copy go out and nothing is left to do."""
-        is_parked = not isinstance(verdict, Defer)
-        failure = Failure.of(error, with_trace=is_parked)
         if isinstance(verdict, Defer):
+            failure = Failure.of(error, with_trace=False)
             return partial(self._defer, record, failure, verdict.step, error if self._censor else None)
-        return self._park(record, failure, error)
+        return self._park(record, Failure.of(error), error)
 
     def _park(self, record: Record[Any], failure: Failure, error: Exception) -> _Job | None:
         """Decide on the copy for the error topic; None when there is none and the record is finished."""
@@ -110,7 +111,7 @@ class Copies:
             make = partial(self._censored, self._censor, record, failure, error)
         posted = make("")
         if posted is None:
-            self._drop(record, failure)
+            self.drop(record, failure)
             return None
         return partial(self._send_parked, record, failure, make, posted)
 
@@ -122,35 +123,20 @@ class Copies:
         posted: Posted,
         then: Callable[[], None],
     ) -> None:
-        reductions: list[Reduction] = ["trace", "value"]
+        self._outbox.post(_Parked(self, record, failure, make, posted, then))
 
-        def landed() -> None:
-            self._tally.parked += 1
-            self._telling.parked(record, failure, letter.posted[0])
-            self._finish((record,))
-            then()
+    def parked(self, record: Record[Any], failure: Failure, topic: str, then: Callable[[], None]) -> None:
+        """A copy is safe on the error topic."""
+        self._tally.parked += 1
+        self._telling.parked(record, failure, topic)
+        self._finish((record,))
+        then()
 
-        def undeliverable(letter: Letter, error: Exception) -> bool:
-            if isinstance(error, TimestampRefusedError):
-                # A header tells the record's own; the time of the copy is better than none.
-                letter.posted = (*letter.posted[:5], None)
-            if not is_hopeless(error) or not reductions:
-                return self._is_rescued(record, error, then)
-            # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
-            # the value still tells where the record is.
-            smaller = make(reductions.pop(0))
-            if smaller is None:
-                self._drop(record, failure)
-                then()
-                return True
-            letter.posted = smaller
-            self._tally.reduced += len(reductions)  # once: at the first of the two
-            return False
+    def reduced(self, *, is_first: bool) -> None:
+        """A copy for the error topic is made smaller; counted once."""
+        self._tally.reduced += is_first
 
-        letter = Letter(posted, landed, undeliverable)
-        self._outbox.post(letter)
-
-    def _is_rescued(self, record: Record[Any], error: Exception, then: Callable[[], None]) -> bool:
+    def is_rescued(self, record: Record[Any], error: Exception, then: Callable[[], None]) -> bool:
         """Tell the last step, which may have a place for the record where no topic has."""
         for function in self._last:
             try:
@@ -165,10 +151,18 @@ class Copies:
                 return True
         return False
 
-    def _drop(self, record: Record[Any], failure: Failure) -> None:
+    def drop(self, record: Record[Any], failure: Failure) -> None:
+        """No copy goes out: an interceptor decided so."""
         self._tally.dropped += 1
         self._telling.dropped(record, failure)
         self._finish((record,))
+
+    @staticmethod
+    def _run_one(job: _Job | None, then: Callable[[], None]) -> None:
+        if job is None:
+            then()
+        else:
+            job(then)
 
     def _run(self, jobs: Sequence[_Job], then: Callable[[], None]) -> None:
         """Send copies side by side, or one after the other where their order on the topic counts.
@@ -210,23 +204,22 @@ class Copies:
         cause: Exception | None,
         then: Callable[[], None],
     ) -> None:
-        def landed() -> None:
-            self._tally.deferred += 1
-            self._telling.deferred(record, failure, step)
-            self._finish((record,))
-            then()
-
-        def undeliverable(_letter: Letter, error: Exception) -> bool:
-            if not is_hopeless(error):
-                return False
-            self._turned_back(record, step)
-            # A copy without its value could not be handled later, so what is too large for a retry topic is parked.
-            job = self._park(record, failure or Failure.of(error), cause or error)
-            self._run([] if job is None else [job], then)
-            return True
-
         self._joined(record, step)
-        self._outbox.post(Letter(self._deferred(record, failure, step), landed, undeliverable))
+        self._outbox.post(_Deferred(self, record, failure, step, cause, self._deferred(record, failure, step), then))
+
+    def deferred(self, record: Record[Any], failure: Failure | None, step: int, then: Callable[[], None]) -> None:
+        """A copy is safe on the retry topic of a step."""
+        self._tally.deferred += 1
+        self._telling.deferred(record, failure, step)
+        self._finish((record,))
+        then()
+
+    def park_instead(
+        self, record: Record[Any], failure: Failure, step: int, cause: Exception, then: Callable[[], None]
+    ) -> None:
+        """What is too large for a retry topic is parked: a copy without its value could not be handled later."""
+        self._turned_back(record, step)
+        self._run_one(self._park(record, failure, cause), then)
 
     def _deferred(self, record: Record[Any], failure: Failure | None, step: int) -> Posted:
         route, now = self._route, int(self._clock.wall() * 1000)
@@ -249,3 +242,80 @@ class Copies:
         )
         # The record's own timestamp and no partition: records of one key stay together on the error topic.
         return (self._error_topic, record.key, value, headers, None, record.timestamp)
+
+
+class _Deferred(Letter):
+    """A copy on its way to a retry topic. A class: a pair of closures is a dozen objects for each record that fails."""
+
+    __slots__ = ("_cause", "_copies", "_failure", "_record", "_step", "_then")
+
+    def __init__(
+        self,
+        copies: Copies,
+        record: Record[Any],
+        failure: Failure | None,
+        step: int,
+        cause: Exception | None,
+        posted: Posted,
+        then: Callable[[], None],
+    ) -> None:
+        super().__init__(posted)
+        self._copies = copies
+        self._record = record
+        self._failure = failure
+        self._step = step
+        self._cause = cause
+        self._then = then
+
+    def landed(self) -> None:
+        self._copies.deferred(self._record, self._failure, self._step, self._then)
+
+    def undeliverable(self, error: Exception) -> bool:
+        if not is_hopeless(error):
+            return False
+        failure, cause = self._failure or Failure.of(error), self._cause or error
+        self._copies.park_instead(self._record, failure, self._step, cause, self._then)
+        return True
+
+
+class _Parked(Letter):
+    """A copy on its way to the error topic, and how it is made smaller."""
+
+    __slots__ = ("_copies", "_failure", "_make", "_record", "_reductions", "_then")
+
+    def __init__(
+        self,
+        copies: Copies,
+        record: Record[Any],
+        failure: Failure,
+        make: Callable[[Reduction], Posted | None],
+        posted: Posted,
+        then: Callable[[], None],
+    ) -> None:
+        super().__init__(posted)
+        self._copies = copies
+        self._record = record
+        self._failure = failure
+        self._make = make
+        self._then = then
+        self._reductions: list[Reduction] = ["trace", "value"]
+
+    def landed(self) -> None:
+        self._copies.parked(self._record, self._failure, self.posted[0], self._then)
+
+    def undeliverable(self, error: Exception) -> bool:
+        if isinstance(error, TimestampRefusedError):
+            # A header tells the record's own; the time of the copy is better than none.
+            self.posted = (*self.posted[:5], None)
+        if not is_hopeless(error) or not self._reductions:
+            return self._copies.is_rescued(self._record, error, self._then)
+        # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
+        # the value still tells where the record is.
+        smaller = self._make(self._reductions.pop(0))
+        if smaller is None:
+            self._copies.drop(self._record, self._failure)
+            self._then()
+            return True
+        self.posted = smaller
+        self._copies.reduced(is_first=bool(self._reductions))
+        return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from laneway.errors import Unacknowledged, UnreachableStateError
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from laneway.typing import Sender
 
 __all__ = ["Desk"]
+
+_first = itemgetter(0)
 
 
 class Desk:
@@ -202,17 +205,17 @@ class Desk:
             self.gate.ended(turn, result, was_good=was_good)
         self._act(turn, result)
         self.scheduler.end_turn(turn)
+        result.let_go()
 
     def _act(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of queues."""
-        tally, scheduler = self.tally, self.scheduler
+        tally = self.tally
         if self.telling.tells_ends:
             self.telling.settled(result)  # before the failures, because that is the order in which they came
         if result.members or result.failures or result.back:
             self._settle_failures(turn, result)
         else:
-            for queue, count in zip_longest(turn, result.done, fillvalue=0):
-                scheduler.settle(queue, count)  # type: ignore[arg-type]  # only counts are filled in
+            self.scheduler.settle_all(turn, result.done)
         tally.handled += len(result.finished)
         tally.skipped += len(result.skipped)
         if result.finished:
@@ -248,7 +251,8 @@ class Desk:
         now = self._clock.monotonic()
         if self._idle_since is not None:
             self.tally.waited += now - self._idle_since
-        self.outbox.tick(now)
+        is_busy = self.scheduler.lanes_busy or self.can_start
+        self.outbox.tick(now, is_awaited=self.is_closing and not is_busy)
         self._relieve(now)
         self.acks.tick()
         self.scheduler.wake(now)
@@ -324,12 +328,12 @@ class Desk:
         if not result.failures:
             self._members.settle(turn, result)
             return
-        for index, queue in enumerate(turn):
-            count = result.done[index] if index < len(result.done) else 0
-            if index in result.failures:
-                self._fail(queue, count, *result.failures[index])
-            else:
-                self.scheduler.settle(queue, count)
+        done, at = result.done, 0
+        for index, (record, error) in sorted(result.failures.items(), key=_first):
+            self.scheduler.settle_all(turn[at:index], done[at:index])
+            self._fail(turn[index], done[index] if index < len(done) else 0, record, error)
+            at = index + 1
+        self.scheduler.settle_all(turn[at:], done[at:])
 
     def _fail(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], error: Exception) -> None:
         if isinstance(error, Unacknowledged):
@@ -341,7 +345,7 @@ class Desk:
             self.scheduler.postpone(queue, done, self._clock.monotonic() + verdict.pause.total_seconds())
         else:
             # The key stays out, without a lane, until the copy is safe.
-            self._copies.send_all([(record, error, verdict)], lambda: self.scheduler.settle(queue, done + 1))
+            self._copies.send(record, error, verdict, partial(self.scheduler.settle, queue, done + 1))
 
     def _acknowledged(self, record: Record[Any]) -> None:
         self._handled((record,), (), is_parked=False)
@@ -349,7 +353,7 @@ class Desk:
     def _give_up(self, record: Record[Any], error: Exception) -> None:
         """A record failed whose key has gone on: it cannot be tried again in its place."""
         verdict = self._judge(record, error)
-        self._copies.send_all([(record, error, Park() if isinstance(verdict, TryAgain) else verdict)], lambda: None)
+        self._copies.send(record, error, Park() if isinstance(verdict, TryAgain) else verdict, lambda: None)
 
     def _try_again(self, record: Record[Any], error: Exception, verdict: TryAgain) -> None:
         self.telling.retried(record, error, verdict.pause)

@@ -72,7 +72,7 @@ class Members:
         now: float,
         result: Result,
     ) -> None:
-        until, older = now, result.older
+        until, older, back = now, result.older, result.back
         again: set[int] = set()
         copied: list[tuple[Record[Any], Exception, Defer | Park]] = []
         for record, error in failed:
@@ -88,8 +88,10 @@ class Members:
             else:
                 copied.append((record, error, verdict))
 
-        def settle() -> None:
-            left = [record for record in queue.work() if id(record) in again or id(record) in result.back]
+        gone = [record for record, *_ in copied]
+
+        def settle() -> None:  # knows the records only: their errors hold the frames of the call
+            left = [record for record in queue.work() if id(record) in again or id(record) in back]
             if left:
                 # In the order of the key. What a record supersedes waits with it.
                 self._scheduler.retain(queue, [old for new in left for old in (*older.get(id(new), ()), new)])
@@ -97,6 +99,6 @@ class Members:
                 self._scheduler.postpone(queue, 0, until)
             else:
                 self._scheduler.settle(queue, 0 if left else queue.taken)
-            self._supersede([old for new, *_ in copied for old in older.get(id(new), ())])
+            self._supersede([old for new in gone for old in older.get(id(new), ())])
 
         self._copies.send_all(copied, settle)

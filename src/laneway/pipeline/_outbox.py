@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import deque
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +22,28 @@ __all__ = ["Letter", "Outbox"]
 
 _NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
 _SOON, _LATE = 0.002, 0.05  # seconds between looks for answers: while they come, and when none has come for long
+_IN_VAIN = 0.01  # seconds between looks by when a hurry has not helped: there is something wrong with the broker
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
 
 
-class Letter:
+class Letter(ABC):
     """One message until its fate is known."""
 
-    __slots__ = ("landed", "posted", "size", "tries", "undeliverable")
+    __slots__ = ("posted", "size", "tries")
 
-    def __init__(
-        self, posted: Posted, landed: Callable[[], None], undeliverable: Callable[[Letter, Exception], bool]
-    ) -> None:
+    def __init__(self, posted: Posted) -> None:
         self.posted = posted
-        self.landed = landed
-        """Called once, when the message is acknowledged by all in-sync replicas."""
-        self.undeliverable = undeliverable
-        """Called when a try failed; True when the letter is taken care of in another way and is not to be repeated."""
         self.tries = 0
         self.size = _length(posted[1]) + _length(posted[2])
         """Bytes of key and value as it was posted: what is sent in its place may be smaller."""
+
+    @abstractmethod
+    def landed(self) -> None:
+        """Called once, when the message is acknowledged by all in-sync replicas."""
+
+    @abstractmethod
+    def undeliverable(self, error: Exception) -> bool:
+        """Called when a try failed; True when it is taken care of in another way and is not to be repeated."""
 
 
 class Outbox:
@@ -89,11 +94,19 @@ class Outbox:
         self.size += letter.size
         self._send(letter)
 
-    def tick(self, now: float) -> None:
-        """Run callbacks, act on the answers, repeat what is due."""
+    def tick(self, now: float, *, is_awaited: bool = False) -> None:
+        """Run callbacks, act on the answers, repeat what is due.
+
+        Args:
+            now: the time.
+            is_awaited: nothing else is left to do, so no letter is to wait for others that might go with it.
+        """
         if not self.pending:
             return
-        self._sender.poll()
+        if is_awaited and self.pause < _IN_VAIN:
+            self._sender.hurry()
+        else:
+            self._sender.poll()
         if self._answers or self._quiet_since is None:
             self._quiet_since = now
         self.pause = min(_LATE, max(_SOON, (now - self._quiet_since) / 10))
@@ -131,9 +144,7 @@ class Outbox:
         self._on_way[topic] = on_way + 1
         self._alone[topic] = None if on_way else letter
 
-        def delivered(error: Exception | None) -> None:
-            self._answers.append((letter, error))
-
+        delivered = partial(self._heard, letter)
         try:
             self._sender.send(
                 topic,
@@ -147,6 +158,9 @@ class Outbox:
         except (TypeError, ValueError) as error:
             # A key or header that no client takes is a failure of its record, not of the run.
             delivered(error)
+
+    def _heard(self, letter: Letter, error: Exception | None) -> None:
+        self._answers.append((letter, error))
 
     def _answered(self, letter: Letter, error: Exception | None, now: float) -> None:
         topic = letter.posted[0]
@@ -162,7 +176,7 @@ class Outbox:
             return
         self._tally.undelivered += 1
         letter.tries += 1
-        if letter.undeliverable(letter, error):
+        if letter.undeliverable(error):
             self._gone(letter)
             return
         if self._failed is not None:

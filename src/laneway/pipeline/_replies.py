@@ -43,33 +43,65 @@ class Replies:
 
     def send(self, records: Sequence[Record[Any]], posted: list[Posted], older: Sequence[Record[Any]] = ()) -> None:
         """Send the messages of records that were handled."""
-        left, is_parked = len(posted), False
-
-        def landed() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                self._handled(records, older, is_parked=False)
-
-        def undeliverable(letter: Letter, error: Exception) -> bool:
-            nonlocal is_parked
-            if not is_hopeless(error) and not isinstance(error, TimestampRefusedError):
-                return False
-            why = ProduceError(f"a message for {letter.posted[0]} cannot be delivered: {text_of(error)}")
-            if records and not is_parked:
-                is_parked = True
-                self._copies.send_all(
-                    [(record, why, Park()) for record in records],
-                    lambda: self._handled(records, older, is_parked=True),
-                )
-            elif not records and self._notice is not None:
-                self._notice(
-                    f"{why}; it is given up, since every record of its batch was marked and none can be parked"
-                )
-            return True
-
         if not posted:
-            left = 1
-            landed()
+            self._handled(records, older, is_parked=False)
+            return
+        reply = _Reply(self, records, older, len(posted))
         for message in posted:
-            self._outbox.post(Letter(message, landed, undeliverable))
+            self._outbox.post(_Message(message, reply))
+
+    def landed(self, reply: _Reply) -> None:
+        """All messages of a reply are safe."""
+        self._handled(reply.records, reply.older, is_parked=False)
+
+    def park(self, reply: _Reply, why: ProduceError) -> None:
+        """One of them can never be delivered."""
+        if reply.records:
+            self._copies.send_all(
+                [(record, why, Park()) for record in reply.records],
+                lambda: self._handled(reply.records, reply.older, is_parked=True),
+            )
+        elif self._notice is not None:
+            self._notice(f"{why}; it is given up, since every record of its batch was marked and none can be parked")
+
+
+class _Reply:
+    """What records led to: one message, or several."""
+
+    __slots__ = ("is_parked", "left", "older", "records", "replies")
+
+    def __init__(
+        self, replies: Replies, records: Sequence[Record[Any]], older: Sequence[Record[Any]], left: int
+    ) -> None:
+        self.replies = replies
+        self.records = records
+        self.older = older
+        self.left = left
+        """Messages that are not safe yet."""
+        self.is_parked = False
+
+
+class _Message(Letter):
+    """One message of a reply."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, posted: Posted, reply: _Reply) -> None:
+        super().__init__(posted)
+        self._reply = reply
+
+    def landed(self) -> None:
+        reply = self._reply
+        reply.left -= 1
+        if not reply.left:
+            reply.replies.landed(reply)
+
+    def undeliverable(self, error: Exception) -> bool:
+        if not is_hopeless(error) and not isinstance(error, TimestampRefusedError):
+            return False
+        reply = self._reply
+        if not (reply.records and reply.is_parked):
+            reply.is_parked = True
+            why = ProduceError(f"a message for {self.posted[0]} cannot be delivered: {text_of(error)}")
+            reply.replies.park(reply, why)
+        return True

@@ -57,6 +57,16 @@ class Result:
         self.calls = 0
         self.seconds = 0.0
 
+    def let_go(self) -> None:
+        """Forget the errors, once everything is settled.
+
+        An error holds the frames that it came through, among them the one that made this result: a circle, which would
+        keep every record of the turn until the interpreter looks for such.
+        """
+        self.failures.clear()
+        self.members.clear()
+        self.reasons.clear()
+
     @classmethod
     def of(cls, record: Record[Any]) -> Result:
         """Of a turn whose only record was handled."""

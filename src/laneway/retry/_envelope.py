@@ -85,7 +85,7 @@ def text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - __str__ is user code too
         return "<no text: its __str__ failed>"
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def parked_headers(
@@ -147,24 +147,18 @@ def deferred_headers(
         step: of which step the topic is.
         due: when it is to run, milliseconds since the epoch.
     """
-    topic, partition, offset, timestamp = _place(record)
     # Written out: with a handler that takes a microsecond this is most of what a failure costs.
+    topic, partition, offset = record.origin or (record.topic, record.partition, record.offset)
     headers: list[tuple[str, bytes | None]] = [
-        *_own(record),
-        _often("laneway-origin-topic", topic),
-        _often("laneway-origin-partition", partition),
+        *(_own(record) if record.headers else ()),
+        *_alike(topic, partition, record.attempt if failure else record.attempt - 1, app, handler, step),
         ("laneway-origin-offset", b"%d" % offset),
-        ("laneway-origin-timestamp", b"%d" % timestamp),
-        _often("laneway-attempts", record.attempt if failure else record.attempt - 1),
-        _often("laneway-app", app),
-        _often("laneway-handler", handler),
-        _often("laneway-step", step),
+        ("laneway-origin-timestamp", b"%d" % record.timestamp),
         ("laneway-due", b"%d" % due),
     ]
     if failure is not None:
-        headers.append(_often("laneway-error-type", failure.type))
-        headers.append(("laneway-error-message", failure.message.encode("utf-8", "replace")))
-    if errors := errors_of(record):
+        headers += _cause(failure.type, failure.message)
+    if record.headers and (errors := errors_of(record)):
         headers.append(("laneway-errors", b"%d" % errors))
     return headers
 
@@ -240,8 +234,11 @@ def _place(record: Record[Any]) -> tuple[str, int, int, int]:
 
 
 def _control(record: Record[Any]) -> dict[str, bytes | None]:
-    """Our headers by name; one that stands there twice says nothing."""
-    found: dict[str, bytes | None] = {}
+    """Our headers by name, among others; one that stands there twice says nothing."""
+    found: dict[str, bytes | None] = dict(record.headers)
+    if len(found) == len(record.headers):  # that is of nearly every copy, and each of a retry topic is looked at
+        return found
+    found = {}
     for name, value in record.headers:
         if name.startswith(_PREFIX):
             found[name] = None if name in found else value
@@ -271,9 +268,24 @@ def _as_number(value: bytes | None, most: int) -> int | None:
 
 
 @lru_cache(4096)
-def _often(name: str, value: str | int) -> tuple[str, bytes]:
-    """A header that many copies have; it is made once."""
-    return (name, _as_bytes(value))
+def _alike(
+    topic: str, partition: int, attempts: int, app: str, handler: str, step: int
+) -> tuple[tuple[str, bytes], ...]:
+    """Headers that many copies have; they are made once."""
+    return (
+        ("laneway-origin-topic", _as_bytes(topic)),
+        ("laneway-origin-partition", _as_bytes(partition)),
+        ("laneway-attempts", _as_bytes(attempts)),
+        ("laneway-app", _as_bytes(app)),
+        ("laneway-handler", _as_bytes(handler)),
+        ("laneway-step", _as_bytes(step)),
+    )
+
+
+@lru_cache(256)
+def _cause(kind: str, message: str) -> tuple[tuple[str, bytes], ...]:
+    """As `_alike`: records mostly fail for the same reason."""
+    return (("laneway-error-type", _as_bytes(kind)), ("laneway-error-message", _as_bytes(message)))
 
 
 def _as_bytes(value: object) -> bytes:

@@ -49,6 +49,10 @@ class Retry:
     mode: Mode = "blocking"
     first: timedelta = field(init=False, repr=False, compare=False)
     most: timedelta = field(init=False, repr=False, compare=False)
+    hops: int = field(init=False, repr=False, compare=False)
+    """How many retry topics there are."""
+    in_place: int = field(init=False, repr=False, compare=False)
+    """Calls that a record has where it is read, before it goes to another topic."""
 
     def __post_init__(self) -> None:
         """Check and keep the parsed durations."""
@@ -68,6 +72,9 @@ class Retry:
             raise DeclarationError(f"Retry: {error}") from error
         if len(self.delays) > _MOST_STEPS:
             raise DeclarationError(f"Retry: {len(self.delays)} steps; {_MOST_STEPS} are the most")
+        hops = 0 if self.mode == "blocking" else len(self.delays)
+        object.__setattr__(self, "hops", hops)
+        object.__setattr__(self, "in_place", self.attempts * (1 if hops else 1 + len(self.delays)))
 
     @classmethod
     def steps(
@@ -99,11 +106,6 @@ class Retry:
         if not delays:
             raise DeclarationError('Retry.steps(): give at least one delay, such as Retry.steps("5s", "1m")')
         return cls(attempts, backoff, backoff_max, jitter, delays, mode)  # type: ignore[arg-type]  # parsed by it
-
-    @property
-    def hops(self) -> int:
-        """How many retry topics there are."""
-        return 0 if self.mode == "blocking" else len(self.delays)
 
     def pause(self, attempt: int, rng: Callable[[], float] = random.random) -> timedelta:
         """How long to wait after the given attempt has failed."""
@@ -148,8 +150,7 @@ def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Ve
     """
     if isinstance(error, (Reject, CodecError)):
         return Park()
-    in_place = retry.attempts * (1 if retry.hops else 1 + len(retry.delays))
-    if attempt >= in_place:
+    if attempt >= retry.in_place:
         return _DEFERS[step] if step < retry.hops else _PARK
     step_calls = attempt % retry.attempts
     usual = retry.pause(step_calls) if step_calls else retry.delays[attempt // retry.attempts - 1]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ThreadRunner"]
 
 _FETCH = 5_000
+_FETCH_INLINE, _ENOUGH = 1_000, 512
 _FAST = 100e-6  # seconds a call: below this a hand-over to a thread costs more than the call
 _TRIAL = 16  # calls on threads before the pace is believed
 _TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are known to be slow
@@ -54,6 +55,8 @@ class ThreadRunner(LockedRunner):
         super().__init__(desk, clock, lock, desk.scheduler.lanes)
         self._execute = call.batch if desk.route.is_batch else call.single
         desk.relief.ask = call.relieve
+        self._is_known = desk.pace > 0
+        """Whether earlier tasks found out how long a call takes."""
         self._moved = clock.monotonic()
         """When a turn was last finished."""
         self._is_over = False
@@ -94,8 +97,11 @@ class ThreadRunner(LockedRunner):
         while True:
             inline = self._is_fast()
             records = []
-            if not source.is_exhausted and desk.room:
-                records = source.fetch(min(desk.room, _FETCH), self._wait(inline=inline))
+            # No further ahead than a fast handler needs: what is handled at once is still in the processor's cache.
+            is_enough = inline and desk.scheduler.ready >= _ENOUGH
+            if not is_enough and not source.is_exhausted and desk.room:
+                most = _FETCH_INLINE if inline else _FETCH
+                records = source.fetch(min(desk.room, most), self._wait(inline=inline))
             with self._lock:
                 if self._take_in(records, source):
                     self._ended.set()
@@ -132,7 +138,8 @@ class ThreadRunner(LockedRunner):
 
     def _is_fast(self) -> bool:
         desk = self._desk
-        return desk.tally.calls >= _TRIAL and desk.pace < _FAST and desk.route.kind == "single" and not self._hanging
+        is_tried = self._is_known or desk.tally.calls >= _TRIAL
+        return is_tried and desk.pace < _FAST and desk.route.kind == "single" and not self._hanging
 
     def _work_inline(self, source: Source) -> bool:
         """One turn on this thread; False when another one reads now. Lanes that run a slow call are left alone."""
@@ -188,7 +195,10 @@ class ThreadRunner(LockedRunner):
         only wait for it, and their waiting would be taken for slow calls.
         """
         desk = self._desk
-        if self._clock.monotonic() - self._moved > _TRIAL_TIME:
+        now = self._clock.monotonic()
+        if not desk.scheduler.lanes_busy:
+            self._moved = now  # nothing is under way that could be late
+        elif now - self._moved > _TRIAL_TIME:
             return desk.scheduler.lanes  # the threads that work wait for something else than the interpreter
         return min(desk.scheduler.lanes, 2 + int(desk.pace / _HAND_OVER)) if desk.pace else 1
 

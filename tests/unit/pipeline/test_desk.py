@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -194,6 +196,52 @@ def test_a_copy_that_is_still_too_large_is_a_reference():
     assert (headers["laneway-reduced"], headers["laneway-origin-offset"]) == (b"value", b"7")
     assert "own" not in headers
     assert (bench.desk.tally.parked, bench.desk.tally.reduced) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", ["single", "batch"])
+def test_an_error_keeps_nothing_alive_once_it_is_settled(kind):
+    """A failed turn once held all of its records, in a circle with its error, until the garbage was collected."""
+    errors = []
+
+    def handle(_):
+        error = Unprintable()
+        errors.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    bench = Bench(handle, kind=kind, retry=Retry.steps("1s"))
+    bench.desk.admit(make_records(20, keys=20))
+    gc.disable()
+    try:
+        assert bench.turn()
+        assert errors
+        assert not any(error() for error in errors)
+    finally:
+        gc.enable()
+
+
+def test_nothing_waits_for_company_at_the_end():
+    """When copies are all that is left, they are sent without waiting for more; before that, they may wait."""
+    bench = Bench(raising(ValueError("bad")))
+    hurries = []
+    bench.sender.hurry = lambda: hurries.append(True)
+    bench.sender.is_silent = True
+    bench.desk.admit(make_records(2, keys=2))
+    bench.turn()
+    bench.desk.tick()
+    bench.desk.is_closing = True
+    bench.desk.tick()  # one record is left to be called
+    assert not hurries
+    while bench.turn():
+        pass
+    bench.desk.tick()
+    assert hurries
+    for _ in range(10):  # the broker is away: to hurry is in vain
+        bench.clock.advance(1.0)
+        bench.desk.tick()
+    assert len(hurries) < 3
 
 
 def test_an_error_topic_that_is_down_loses_nothing():

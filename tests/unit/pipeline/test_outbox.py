@@ -13,10 +13,24 @@ from support.core import FakeSender
 POSTED = ("out", b"k", b"value", [("h", b"1")], 3, 99)
 
 
+class Told(Letter):
+    """A letter that tells others of its fate."""
+
+    def __init__(self, posted, landed, undeliverable):
+        super().__init__(posted)
+        self._landed, self._undeliverable = landed, undeliverable
+
+    def landed(self):
+        self._landed()
+
+    def undeliverable(self, error):
+        return self._undeliverable(self, error)
+
+
 def make(answers=(), undeliverable=lambda letter, error: False):
     sender, tally, landed = FakeSender(answers), Tally(), []
     outbox = Outbox(sender, tally)
-    letter = Letter(POSTED, lambda: landed.append(True), undeliverable)
+    letter = Told(POSTED, lambda: landed.append(True), undeliverable)
     return outbox, sender, tally, landed, letter
 
 
@@ -158,6 +172,9 @@ class Requests:
         for _, delivered in request:
             delivered(MessageTooLargeError("request") if is_refused else None)
 
+    def hurry(self):
+        self.poll()
+
 
 def test_a_message_that_is_too_large_does_not_spoil_its_neighbours():
     """Once, every copy of a request was made smaller, or its record parked, because one in it was too large."""
@@ -169,7 +186,7 @@ def test_a_message_that_is_too_large_does_not_spoil_its_neighbours():
             hopeless.append(value)
             return True
 
-        outbox.post(Letter(("out", b"k", value, [], 0, None), lambda: landed.append(value), undeliverable))
+        outbox.post(Told(("out", b"k", value, [], 0, None), lambda: landed.append(value), undeliverable))
 
     for value in (b"1", b"2" * 11, b"3"):
         post(value)

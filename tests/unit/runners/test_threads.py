@@ -116,6 +116,25 @@ def test_a_fast_handler_needs_no_threads():
     assert threads.count(threading.get_ident()) > 12_000
 
 
+def test_a_handler_that_is_known_to_be_fast_needs_no_thread_at_all():
+    """Each task of a Spark batch once started as many threads as it had lanes, to find out what the last one knew."""
+    clock = TickingClock()
+    desk, _ = make(lambda record: None, lanes=200, clock=clock)
+    desk.pace = 1e-6
+    runner = ThreadRunner(desk, Call(desk.route, clock), clock)
+    runner.run(ListSource(make_records(5_000, keys=500)))
+
+    assert not runner._threads
+
+
+def test_a_handler_that_nothing_is_known_of_gets_few_threads_at_first():
+    """As many as there are lanes only when the first calls have shown that they take long."""
+    _, runner = make(lambda record: None, lanes=200, clock=TickingClock())
+    runner.run(ListSource(make_records(5_000, keys=500)))
+
+    assert len(runner._threads) < 20
+
+
 def test_failures_are_tried_again_and_then_parked():
     """Each key waits for its own record; the copies tell the attempts."""
     calls, sender = [], FakeSender()
