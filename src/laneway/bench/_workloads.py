@@ -61,7 +61,7 @@ WORKLOADS = {
         Workload("w1", records=60_000, lanes=20, wait=0.02),
         Workload("w2", records=1_000_000, lanes=20, handler="sync"),
         Workload("w3", records=1_000_000, lanes=10, wait=0.02, size=50),
-        Workload("w4", records=40_000, lanes=20, rate=2_000),
+        Workload("w4", records=52_000, lanes=20, rate=2_000),
         Workload("w5", records=20_000, lanes=20, wait=0.02, is_skewed=True),
         Workload("w6", records=300_000, lanes=20, wait=0.02),
     )

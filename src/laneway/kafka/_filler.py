@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["produce_many"]
 
+_STEPS = (
+    500  # a second, at most, in which a rate is kept: bursts would wait for each other, and that is no latency of ours
+)
+
 
 def produce_many(
     options: Mapping[str, Any],
@@ -41,7 +45,7 @@ def produce_many(
             except BufferError:
                 producer.poll(0.05)
         count += 1
-        if rate and count % 20 == 0:
+        if rate and count % max(1, rate // _STEPS) == 0:
             producer.poll(0)
             time.sleep(max(0.0, began + count / rate - time.monotonic()))
         elif count % 5_000 == 0:
