@@ -45,7 +45,7 @@ def app_of(topic: str, policy: str, share: int, handler: str) -> App:
     app = App(f"bench-{topic}")
 
     def handle(record: Any) -> None:
-        # On its own topic only: in park mode the first call of a record that queued behind another is on the retry topic.
+        # On its own topic only: in park mode a record that queued behind another has its first call on the retry topic.
         if record.offset % 100 < share and record.attempt == 1 and record.origin is None:
             raise ConnectionError("planted")
 
