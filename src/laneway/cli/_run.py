@@ -128,4 +128,4 @@ def _lag_of(app: App, settings: Settings) -> Any:
     """A function that tells how many records wait for the app."""
     from laneway.engines import lag_of
 
-    return lambda: lag_of(app, settings)
+    return lag_of(app, settings)

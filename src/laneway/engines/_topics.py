@@ -114,13 +114,24 @@ def feeds_of(app: str, routes: list[Route]) -> tuple[Feed, ...]:
     return tuple(feeds)
 
 
-def lag_of(app: App, settings: Settings) -> int | None:
-    """Records between the group's offsets and the ends of the logs, over the app's topics; None when nobody answers."""
-    total = 0
-    try:
-        for route in {route.topic.name: route for route in configured(app, settings).routes}.values():
-            admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
-            total += sum(end - (committed or 0) for committed, end in admin.lag(app.name, route.topic.name).values())
-    except AdminError:
-        return None
-    return total
+def lag_of(app: App, settings: Settings) -> Callable[[], int | None]:
+    """A function that counts the records between the group's offsets and the ends of the logs, over the app's topics.
+
+    It gives None when nobody answers, and keeps its clients: it is called once a second for as long as an app runs.
+    """
+    clusters = {route.topic.name: cluster_of(route, settings) for route in configured(app, settings).routes}
+    admins: dict[str | None, Admin] = {}
+
+    def count() -> int | None:
+        total = 0
+        try:
+            for topic, cluster in clusters.items():
+                if cluster not in admins:
+                    admins[cluster] = Admin(settings.cluster(cluster).client_options())
+                lag = admins[cluster].lag(app.name, topic)
+                total += sum(end - (committed or 0) for committed, end in lag.values())
+        except AdminError:
+            return None
+        return total
+
+    return count

@@ -34,6 +34,7 @@ class Admin:
         self._trouble = ""
         """Why a broker could not be reached last."""
         self._client = AdminClient({**self._options, "error_cb": self._noticed})
+        self._groups: dict[str, GroupOffsets] = {}
 
     def partitions(self, topic: str, timeout: float = 5.0) -> list[int]:
         """Partition numbers of a topic; empty when there is no such topic.
@@ -140,11 +141,10 @@ class Admin:
         """Committed offset (None when there is none) and log end of each partition, as any lag tool would see them."""
         partitions = self.partitions(topic)
         # Not librdkafka's admin request: it crashes the process when the group's coordinator is loading or has moved.
-        offsets = GroupOffsets(self._options, group)
-        try:
-            committed = offsets.committed(topic, partitions)
-        finally:
-            offsets.close()
+        # One client is kept: each that is made and closed leaves memory behind, and the lag is asked for for ever.
+        if group not in self._groups:
+            self._groups[group] = GroupOffsets(self._options, group)
+        committed = self._groups[group].committed(topic, partitions)
         ends = self.ends(topic, partitions)
         return {partition: (committed.get(partition), ends[partition]) for partition in partitions}
 

@@ -49,3 +49,24 @@ def test_a_refusal_is_forgotten_when_brokers_have_answered(admin):
     admin._client.is_away = True
     with pytest.raises(BrokerAbsentError, match="nobody"):
         admin.brokers(0.1)
+
+
+def test_the_lag_is_asked_for_with_one_client(admin, monkeypatch):
+    """Once, each look made a client, and a run grew by a megabyte in three seconds."""
+    made = []
+
+    class Offsets:
+        def __init__(self, options, group):
+            made.append(group)
+
+        def committed(self, topic, partitions):
+            return dict.fromkeys(partitions, 3)
+
+    monkeypatch.setattr("laneway.kafka._admin.GroupOffsets", Offsets)
+    monkeypatch.setattr(admin, "partitions", lambda topic: [0, 1])
+    monkeypatch.setattr(admin, "ends", lambda topic, partitions: dict.fromkeys(partitions, 5))
+    for _ in range(3):
+        assert admin.lag("billing", "orders") == {0: (3, 5), 1: (3, 5)}
+    admin.lag("mail", "orders")
+
+    assert made == ["billing", "mail"]
