@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--handler", choices=["sync", "async"], default=None, help="no-op sync, or async of 5 ms")
     parser.add_argument("--policies", default="in-place,topic", help=f"some of {','.join(POLICIES)}")
     parser.add_argument("--records", type=int, default=None)
-    parser.add_argument("--repeat", type=int, default=3, help="passes of each share, by turns; their median is kept")
+    parser.add_argument("--repeat", type=int, default=3, help="passes of 0 and 1 %%, by turns; their median is kept")
     asked = parser.parse_args()
     results: list[dict[str, Any]] = []
     with ephemeral(java_options=FULL_SPEED) as broker:

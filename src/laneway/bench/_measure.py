@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Figures", "measure"]
 
-_UNTIMED = (
-    8.0  # seconds of a latency run that do not count: a broker that has not compiled its code yet is slower by far
-)
+_UNTIMED = 8.0  # seconds of a latency run that do not count: a broker that has not compiled its code yet is far slower
 _CHECKED = 200_000  # records of the checked pass, at the most
 _LIMIT = 300.0  # seconds a pass may take
 

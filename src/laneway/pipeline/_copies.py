@@ -123,7 +123,7 @@ class Copies:
         posted: Posted,
         then: Callable[[], None],
     ) -> None:
-        self._outbox.post(_Parked(self, record, failure, make, posted, then))
+        self._outbox.post(_Parked(self, record, posted, then, failure, make))
 
     def parked(self, record: Record[Any], failure: Failure, topic: str, then: Callable[[], None]) -> None:
         """A copy is safe on the error topic."""
@@ -205,7 +205,7 @@ class Copies:
         then: Callable[[], None],
     ) -> None:
         self._joined(record, step)
-        self._outbox.post(_Deferred(self, record, failure, step, cause, self._deferred(record, failure, step), then))
+        self._outbox.post(_Deferred(self, record, self._deferred(record, failure, step), then, failure, step, cause))
 
     def deferred(self, record: Record[Any], failure: Failure | None, step: int, then: Callable[[], None]) -> None:
         """A copy is safe on the retry topic of a step."""
@@ -244,28 +244,37 @@ class Copies:
         return (self._error_topic, record.key, value, headers, None, record.timestamp)
 
 
-class _Deferred(Letter):
-    """A copy on its way to a retry topic. A class: a pair of closures is a dozen objects for each record that fails."""
+class _Copy(Letter):
+    """A copy on its way. A class: a pair of closures is a dozen objects for each record that fails."""
 
-    __slots__ = ("_cause", "_copies", "_failure", "_record", "_step", "_then")
+    __slots__ = ("_copies", "_record", "_then")
+
+    def __init__(self, copies: Copies, record: Record[Any], posted: Posted, then: Callable[[], None]) -> None:
+        super().__init__(posted)
+        self._copies = copies
+        self._record = record
+        self._then = then
+
+
+class _Deferred(_Copy):
+    """One for a retry topic."""
+
+    __slots__ = ("_cause", "_failure", "_step")
 
     def __init__(
         self,
         copies: Copies,
         record: Record[Any],
+        posted: Posted,
+        then: Callable[[], None],
         failure: Failure | None,
         step: int,
         cause: Exception | None,
-        posted: Posted,
-        then: Callable[[], None],
     ) -> None:
-        super().__init__(posted)
-        self._copies = copies
-        self._record = record
+        super().__init__(copies, record, posted, then)
         self._failure = failure
         self._step = step
         self._cause = cause
-        self._then = then
 
     def landed(self) -> None:
         self._copies.deferred(self._record, self._failure, self._step, self._then)
@@ -278,26 +287,23 @@ class _Deferred(Letter):
         return True
 
 
-class _Parked(Letter):
-    """A copy on its way to the error topic, and how it is made smaller."""
+class _Parked(_Copy):
+    """One for the error topic, and how it is made smaller."""
 
-    __slots__ = ("_copies", "_failure", "_make", "_record", "_reductions", "_then")
+    __slots__ = ("_failure", "_make", "_reductions")
 
     def __init__(
         self,
         copies: Copies,
         record: Record[Any],
-        failure: Failure,
-        make: Callable[[Reduction], Posted | None],
         posted: Posted,
         then: Callable[[], None],
+        failure: Failure,
+        make: Callable[[Reduction], Posted | None],
     ) -> None:
-        super().__init__(posted)
-        self._copies = copies
-        self._record = record
+        super().__init__(copies, record, posted, then)
         self._failure = failure
         self._make = make
-        self._then = then
         self._reductions: list[Reduction] = ["trace", "value"]
 
     def landed(self) -> None:

@@ -251,8 +251,7 @@ class Desk:
         now = self._clock.monotonic()
         if self._idle_since is not None:
             self.tally.waited += now - self._idle_since
-        is_busy = self.scheduler.lanes_busy or self.can_start
-        self.outbox.tick(now, is_awaited=self.is_closing and not is_busy)
+        self.outbox.tick(now, is_awaited=self.is_closing and not (self.scheduler.lanes_busy or self.can_start))
         self._relieve(now)
         self.acks.tick()
         self.scheduler.wake(now)

@@ -150,7 +150,7 @@ def deferred_headers(
     # Written out: with a handler that takes a microsecond this is most of what a failure costs.
     topic, partition, offset = record.origin or (record.topic, record.partition, record.offset)
     headers: list[tuple[str, bytes | None]] = [
-        *(_own(record) if record.headers else ()),
+        *_own(record),
         *_alike(topic, partition, record.attempt if failure else record.attempt - 1, app, handler, step),
         ("laneway-origin-offset", b"%d" % offset),
         ("laneway-origin-timestamp", b"%d" % record.timestamp),
@@ -158,7 +158,7 @@ def deferred_headers(
     ]
     if failure is not None:
         headers += _cause(failure.type, failure.message)
-    if record.headers and (errors := errors_of(record)):
+    if errors := errors_of(record):
         headers.append(("laneway-errors", b"%d" % errors))
     return headers
 

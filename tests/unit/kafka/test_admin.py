@@ -52,7 +52,7 @@ def test_a_refusal_is_forgotten_when_brokers_have_answered(admin):
 
 
 def test_the_lag_is_asked_for_with_one_client(admin, monkeypatch):
-    """Once, each look made a client, and a run grew by a megabyte in three seconds."""
+    """Once, each look made a client, and a run grew for as long as it lasted."""
     made = []
 
     class Offsets:
