@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from importlib.metadata import version
 
-__all__ = ["machine"]
+__all__ = ["machine", "tempo"]
+
+_STEPS = 300_000
 
 
 def machine() -> dict[str, object]:
@@ -22,3 +25,15 @@ def machine() -> dict[str, object]:
         "java": java[0] if java else "unknown",
         **{name: version(name) for name in ("pyspark", "confluent-kafka", "pyarrow", "uvloop")},
     }
+
+
+def tempo() -> float:
+    """Million simple steps a second that one core does right now.
+
+    A machine that is shared with others does not always do the same: figures of a slow spell say nothing about what is
+    measured, and a spell is over in minutes.
+    """
+    began = time.perf_counter()
+    for _ in range(_STEPS):
+        pass
+    return round(_STEPS / (time.perf_counter() - began) / 1e6, 1)

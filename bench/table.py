@@ -167,7 +167,10 @@ def cost_of_failures(results: list[dict[str, Any]]) -> str:
         for handler, handler_text in what.items()
         if part(results, handler, "in-place") and part(results, handler, "topic")
     ]
-    told = f"When one record in a hundred fails (`python bench/failure.py`, on Spark), {'; '.join(texts)}."
+    told = (
+        f"When one record in a hundred fails (`python bench/failure.py`, on Spark, the best of passes by turns), "
+        f"{'; '.join(texts)}."
+    )
     return filled([told]) if texts else ""
 
 

@@ -141,21 +141,14 @@ def test_a_key_that_does_not_wait_for_its_copy_is_found(monkeypatch):
 
 def test_a_failed_try_taken_for_success_is_found(monkeypatch):
     """A message that was refused did not land."""
-    answered = Outbox._answered
-    monkeypatch.setattr(Outbox, "_answered", lambda self, letter, error, now: answered(self, letter, None, now))
+    heard = Letter.heard
+    monkeypatch.setattr(Letter, "heard", lambda self, _error: heard(self, None))
     finds("its outcome is not durable")
 
 
 def test_a_letter_that_is_dropped_is_found(monkeypatch):
     """A message that is not repeated leaves its record unfinished."""
-    answered = Outbox._answered
-
-    def careless(self, letter, error, now):
-        if error is not None:
-            letter.undeliverable = lambda letter, error: True
-        answered(self, letter, error, now)
-
-    monkeypatch.setattr(Outbox, "_answered", careless)
+    monkeypatch.setattr(Outbox, "_not_delivered", lambda self, letter, _error, _now: self._gone(letter))
     finds("")
 
 

@@ -10,6 +10,9 @@ import psutil
 
 __all__ = ["Usage"]
 
+_EVERY = 0.25  # seconds between two samples
+_LOOK = 8  # samples between two looks for new children, which read the whole process table
+
 
 class Usage:
     """Samples this process and its children, apart from those given, while its block runs.
@@ -23,10 +26,12 @@ class Usage:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._has_begun = False
+        self._known: list[psutil.Process] = []
         self.rss_mb = 0.0
 
     def __enter__(self) -> Self:
         """Begin."""
+        self._look()
         self._sample()
         self._has_begun = True
         self._thread.start()
@@ -36,6 +41,7 @@ class Usage:
         """End."""
         self._done.set()
         self._thread.join()
+        self._look()
         self._sample()
 
     @property
@@ -44,15 +50,20 @@ class Usage:
         return sum(last - first for first, last in self._cpu.values())
 
     def _follow(self) -> None:
-        while not self._done.wait(0.25):
+        count = 0
+        while not self._done.wait(_EVERY):
+            count += 1
+            if count % _LOOK == 0:
+                self._look()
             self._sample()
 
-    def _sample(self) -> None:
+    def _look(self) -> None:
         me = psutil.Process()
+        self._known = [found for found in (me, *me.children(recursive=True)) if found.pid not in self._leave_out]
+
+    def _sample(self) -> None:
         rss = 0
-        for process in (me, *me.children(recursive=True)):
-            if process.pid in self._leave_out:
-                continue
+        for process in self._known:
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 used = times.user + times.system

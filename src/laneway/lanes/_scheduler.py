@@ -166,13 +166,17 @@ class Scheduler(Generic[T]):
             del self._queues[queue.key]
 
     def settle_all(self, queues: Iterable[KeyQueue[T]], done: Iterable[int]) -> None:
-        """As `settle` for each queue with its number; queues that have none were not begun."""
+        """As `settle` for each queue with its number; queues that have none were not begun.
+
+        One whose number is negative is passed over: somebody else sees to it.
+        """
         known = self._queues
         records = size = 0
         for queue, finished in zip(queues, chain(done, repeat(0)), strict=False):
             items, start = queue.items, queue.start
             if start + finished < len(items):
-                self.settle(queue, finished)
+                if finished >= 0:
+                    self.settle(queue, finished)
                 continue
             for item in items[start:] if start else items:
                 size += item.size

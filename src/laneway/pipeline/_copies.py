@@ -75,6 +75,9 @@ class Copies:
         self._last = route.interceptors.last
         interceptors = route.interceptors.error
         self._censor = Censor(interceptors, telling.interceptor_failed) if interceptors else None
+        self._landed: list[_Deferred] = []
+        """Copies that are safe on retry topics, and whose records are still to be finished in this tick."""
+        outbox.landed = self._finish_landed
 
     def send(self, record: Record[Any], error: Exception, verdict: Defer | Park, then: Callable[[], None]) -> None:
         """Copy a record to where the verdict says; *then* is called when the copy is safe."""
@@ -207,12 +210,19 @@ class Copies:
         self._joined(record, step)
         self._outbox.post(_Deferred(self, record, self._deferred(record, failure, step), then, failure, step, cause))
 
-    def deferred(self, record: Record[Any], failure: Failure | None, step: int, then: Callable[[], None]) -> None:
-        """A copy is safe on the retry topic of a step."""
+    def deferred(self, copy: _Deferred) -> None:
+        """A copy is safe on the retry topic of a step; its record is finished together with others."""
         self._tally.deferred += 1
-        self._telling.deferred(record, failure, step)
-        self._finish((record,))
-        then()
+        self._telling.deferred(copy.record, copy.failure, copy.step)
+        self._landed.append(copy)
+
+    def _finish_landed(self) -> None:
+        landed = self._landed
+        if landed:
+            self._landed = []
+            self._finish([copy.record for copy in landed])
+            for copy in landed:
+                copy.then()
 
     def park_instead(
         self, record: Record[Any], failure: Failure, step: int, cause: Exception, then: Callable[[], None]
@@ -247,19 +257,19 @@ class Copies:
 class _Copy(Letter):
     """A copy on its way. A class: a pair of closures is a dozen objects for each record that fails."""
 
-    __slots__ = ("_copies", "_record", "_then")
+    __slots__ = ("_copies", "record", "then")
 
     def __init__(self, copies: Copies, record: Record[Any], posted: Posted, then: Callable[[], None]) -> None:
         super().__init__(posted)
         self._copies = copies
-        self._record = record
-        self._then = then
+        self.record = record
+        self.then = then
 
 
 class _Deferred(_Copy):
     """One for a retry topic."""
 
-    __slots__ = ("_cause", "_failure", "_step")
+    __slots__ = ("_cause", "failure", "step")
 
     def __init__(
         self,
@@ -272,18 +282,18 @@ class _Deferred(_Copy):
         cause: Exception | None,
     ) -> None:
         super().__init__(copies, record, posted, then)
-        self._failure = failure
-        self._step = step
+        self.failure = failure
+        self.step = step
         self._cause = cause
 
     def landed(self) -> None:
-        self._copies.deferred(self._record, self._failure, self._step, self._then)
+        self._copies.deferred(self)
 
     def undeliverable(self, error: Exception) -> bool:
         if not is_hopeless(error):
             return False
-        failure, cause = self._failure or Failure.of(error), self._cause or error
-        self._copies.park_instead(self._record, failure, self._step, cause, self._then)
+        failure, cause = self.failure or Failure.of(error), self._cause or error
+        self._copies.park_instead(self.record, failure, self.step, cause, self.then)
         return True
 
 
@@ -307,20 +317,20 @@ class _Parked(_Copy):
         self._reductions: list[Reduction] = ["trace", "value"]
 
     def landed(self) -> None:
-        self._copies.parked(self._record, self._failure, self.posted[0], self._then)
+        self._copies.parked(self.record, self._failure, self.posted[0], self.then)
 
     def undeliverable(self, error: Exception) -> bool:
         if isinstance(error, TimestampRefusedError):
             # A header tells the record's own; the time of the copy is better than none.
             self.posted = (*self.posted[:5], None)
         if not is_hopeless(error) or not self._reductions:
-            return self._copies.is_rescued(self._record, error, self._then)
+            return self._copies.is_rescued(self.record, error, self.then)
         # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
         # the value still tells where the record is.
         smaller = self._make(self._reductions.pop(0))
         if smaller is None:
-            self._copies.drop(self._record, self._failure)
-            self._then()
+            self._copies.drop(self.record, self._failure)
+            self.then()
             return True
         self.posted = smaller
         self._copies.reduced(is_first=bool(self._reductions))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Desk"]
 
 _first = itemgetter(0)
+_ELSEWHERE = -1  # in place of how many records of a queue are done with: that of one which failed is told apart
 
 
 class Desk:
@@ -327,12 +328,15 @@ class Desk:
         if not result.failures:
             self._members.settle(turn, result)
             return
-        done, at = result.done, 0
+        done = result.done
+        failed = []
         for index, (record, error) in sorted(result.failures.items(), key=_first):
-            self.scheduler.settle_all(turn[at:index], done[at:index])
-            self._fail(turn[index], done[index] if index < len(done) else 0, record, error)
-            at = index + 1
-        self.scheduler.settle_all(turn[at:], done[at:])
+            done += [0] * (index + 1 - len(done))
+            failed.append((turn[index], done[index], record, error))
+            done[index] = _ELSEWHERE
+        self.scheduler.settle_all(turn, done)
+        for failure in failed:
+            self._fail(*failure)
 
     def _fail(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], error: Exception) -> None:
         if isinstance(error, Unacknowledged):

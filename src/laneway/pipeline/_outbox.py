@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections import deque
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +28,20 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a 
 class Letter(ABC):
     """One message until its fate is known."""
 
-    __slots__ = ("posted", "size", "tries")
+    __slots__ = ("answers", "posted", "size", "tries")
+
+    answers: deque[tuple[Letter, Exception | None]]
+    """Where the answer goes to; the outbox that it is posted with says so."""
 
     def __init__(self, posted: Posted) -> None:
         self.posted = posted
         self.tries = 0
         self.size = _length(posted[1]) + _length(posted[2])
         """Bytes of key and value as it was posted: what is sent in its place may be smaller."""
+
+    def heard(self, error: Exception | None) -> None:
+        """Its fate is known. It is acted upon at the next tick, not inside of the sender."""
+        self.answers.append((self, error))
 
     @abstractmethod
     def landed(self) -> None:
@@ -81,6 +87,8 @@ class Outbox:
         """Bytes of their keys and values."""
         self.pause = _SOON
         """Seconds until a look for answers is worth it: a small part of the time for which none has come."""
+        self.landed: Callable[[], None] = lambda: None
+        """Called when every answer of a tick was acted upon."""
         self._quiet_since: float | None = None
         """When an answer last came, or the first letter left; None until the next look."""
         self.trouble: str | None = None
@@ -92,6 +100,7 @@ class Outbox:
             self._quiet_since, self.pause = None, _SOON
         self.pending += 1
         self.size += letter.size
+        letter.answers = self._answers
         self._send(letter)
 
     def tick(self, now: float, *, is_awaited: bool = False) -> None:
@@ -110,8 +119,8 @@ class Outbox:
         if self._answers or self._quiet_since is None:
             self._quiet_since = now
         self.pause = min(_LATE, max(_SOON, (now - self._quiet_since) / 10))
-        while self._answers:
-            self._answered(*self._answers.popleft(), now)
+        if self._answers:
+            self._act_on_answers(now)
         while self._later and self._later[0][0] <= now:
             self._send(heapq.heappop(self._later)[2])
         if self._in_turn:
@@ -143,8 +152,6 @@ class Outbox:
         on_way = self._on_way.get(topic, 0)
         self._on_way[topic] = on_way + 1
         self._alone[topic] = None if on_way else letter
-
-        delivered = partial(self._heard, letter)
         try:
             self._sender.send(
                 topic,
@@ -153,28 +160,31 @@ class Outbox:
                 headers=headers,
                 partition=partition,
                 timestamp=timestamp,
-                delivered=delivered,
+                delivered=letter.heard,
             )
         except (TypeError, ValueError) as error:
             # A key or header that no client takes is a failure of its record, not of the run.
-            delivered(error)
+            letter.heard(error)
 
-    def _heard(self, letter: Letter, error: Exception | None) -> None:
-        self._answers.append((letter, error))
+    def _act_on_answers(self, now: float) -> None:
+        answers, on_way = self._answers, self._on_way
+        while answers:
+            letter, error = answers.popleft()
+            on_way[letter.posted[0]] -= 1
+            if error is None:
+                self._gone(letter)
+                self._tally.produced += 1
+                letter.landed()
+            else:
+                self._not_delivered(letter, error, now)
+        self.landed()
 
-    def _answered(self, letter: Letter, error: Exception | None, now: float) -> None:
+    def _not_delivered(self, letter: Letter, error: Exception, now: float) -> None:
         topic = letter.posted[0]
-        self._on_way[topic] -= 1
+        self._tally.undelivered += 1
         if isinstance(error, MessageTooLargeError) and self._alone[topic] is not letter:
-            self._tally.undelivered += 1
             self._in_turn.setdefault(topic, deque()).append(letter)
             return
-        if error is None:
-            self._gone(letter)
-            self._tally.produced += 1
-            letter.landed()
-            return
-        self._tally.undelivered += 1
         letter.tries += 1
         if letter.undeliverable(error):
             self._gone(letter)

@@ -71,8 +71,9 @@ class Failure:
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         text = text_of(error)
-        trace = trace_of(error, f"{name}: {text}" if text else name)[-_TRACE_LIMIT:] if with_trace else ""
-        return cls(name, text[:_MESSAGE_LIMIT], trace)
+        if not with_trace:
+            return _brief(name, text[:_MESSAGE_LIMIT])
+        return cls(name, text[:_MESSAGE_LIMIT], trace_of(error, f"{name}: {text}" if text else name)[-_TRACE_LIMIT:])
 
     def shortened(self) -> Failure:
         """The same failure without its trace, for a copy that would be too large."""
@@ -280,6 +281,12 @@ def _alike(
         ("laneway-handler", _as_bytes(handler)),
         ("laneway-step", _as_bytes(step)),
     )
+
+
+@lru_cache(256)
+def _brief(name: str, message: str) -> Failure:
+    """A failure without its trace; made once, because records mostly fail for the same reason."""
+    return Failure(name, message, "")
 
 
 @lru_cache(256)

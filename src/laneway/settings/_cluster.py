@@ -119,7 +119,7 @@ class ProducerSettings(BaseModel):
     linger: Annotated[DurationType, lasting("0s", "15m")] = Field(
         default=timedelta(milliseconds=5),
         description="How long a message waits for others to share a request. 0s is the fastest for one message and"
-        " costs many small requests. Not set, it is 50ms on Spark, whose batches take longer than that anyway.",
+        " costs many small requests. Not set, it is 25ms on Spark, whose batches take longer than that anyway.",
     )
     acks: Annotated[Literal["all", "leader"], Word] = Field(
         default="all",

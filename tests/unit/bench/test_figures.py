@@ -107,3 +107,22 @@ def test_a_failed_workload_is_named_and_costs_no_other(folder, monkeypatch):
     after = figures.read(figures.newest("direct", folder))
     assert rates(after)["laneway bench w3 --engine direct"] == (3, "x")
     assert rates(after)["laneway bench w4 --engine direct"] == (7, "now")
+
+
+def test_of_several_runs_the_best_is_kept_and_what_must_not_happen_counts_from_all(folder, monkeypatch):
+    """At a given rate the best is the one with the lowest latency; each run is told with the machine's tempo."""
+    monkeypatch.setattr(run.time, "strftime", lambda _format: "2026-11-15")
+    runs = iter(
+        [
+            {"workload": "w5", "records_per_second": 5, "p99_ms": 1, "lost": 2, "tempo": [20, 20]},
+            {"workload": "w5", "records_per_second": 9, "p99_ms": 7, "lost": 0, "tempo": [38, 37]},
+        ]
+    )
+    monkeypatch.setattr(run, "run", lambda _arguments: next(runs) | {"measured": "now"})
+    assert run.measure("direct", {"w5"}, folder, repeat=2) == []
+    kept = json.loads((folder / "2026-11-15-direct.json").read_text())["results"][-1]
+    assert (kept["records_per_second"], kept["lost"]) == (9, 2)
+    assert [(found["records_per_second"], found["tempo"]) for found in kept["runs"]] == [(5, [20, 20]), (9, [38, 37])]
+
+    slow, quick = ({"workload": "w4", "records_per_second": 2000 - p99, "p99_ms": p99} for p99 in (30, 12))
+    assert run.best_of([slow, quick])["p99_ms"] == 12

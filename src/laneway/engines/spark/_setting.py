@@ -23,7 +23,7 @@ __all__ = ["master_of", "stream_of", "streams_of"]
 _FIRST_ROUNDS = (
     64  # records of the first batch for each lane: over soon whatever a call takes, long enough to measure it
 )
-_LINGER = 50  # milliseconds
+_LINGER = 25  # milliseconds
 
 
 def streams_of(app: App, settings: Settings, control: Path) -> list[Stream]:

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_delay_is_never_short_and_hardly_long(scene: FaultScene) -> None:
-    """On an idle app a second call begins no less than the delay after the first ended, and at most 1.5 s later."""
+    """On an idle app a second call begins no less than the delay after the first ended, and at most 1 s later."""
     run = scene.begin(steps="2s")
     # The first of all pays for the start of a worker and of its clients.
     scene.produce_failing([1])
@@ -33,7 +33,7 @@ def test_a_delay_is_never_short_and_hardly_long(scene: FaultScene) -> None:
     assert waits[0] >= 2.0
     late = [wait - 2.0 for wait in waits]
     print(f"late by {late[25] * 1000:.0f} ms (p50), {late[49] * 1000:.0f} ms (p99), {late[50] * 1000:.0f} ms (most)")
-    assert late[49] < 1.5
+    assert late[50] < 1.0
 
 
 def test_a_stop_and_a_restart_leave_what_waits_in_peace(scene: FaultScene) -> None:
