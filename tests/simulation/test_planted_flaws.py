@@ -11,6 +11,7 @@ from laneway.lanes import KeyQueue, Ledger, Scheduler
 from laneway.pipeline import Call, Desk, Outbox, _desk
 from laneway.pipeline._copies import Copies
 from laneway.pipeline._members import Members
+from laneway.pipeline._outbox import Letter
 from laneway.pipeline._replies import Replies
 from laneway.retry import Park, judge
 from simulation.simulator import simulate
