@@ -1,9 +1,9 @@
 """How much failures cost: throughput when 0, 1, 10 and 50 % of the records fail at their first call.
 
-``python bench/failure.py [SHARE ...] [--handler sync|async] [--policies in-place,topic,park] [--repeat N]`` starts a
-broker and measures each policy and share on a warm query and a warm broker, those of 0 and 1 % N times by turns, and
-keeps the best pass of each in bench/results, with the figures of all. A failed record succeeds at its second call: in
-place after 10 ms, or on a retry topic after a second.
+``python bench/failure.py [SHARE ...] [--handler sync|work|async] [--policies in-place,topic,park] [--repeat N]`` starts
+a broker and measures each policy and share on a warm query and a warm broker, those of 0 and 1 % N times by turns, and
+keeps the best pass of each in bench/results, with the figures of all; what is not measured now stays there. A failed
+record succeeds at its second call: in place after 10 ms, or on a retry topic after a second.
 
 The best, because a machine that is shared has slow spells of seconds to minutes (*tempo*, before and after each pass:
 it varies by half), and a spell can only make a pass slower. The medians are kept too.
@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import statistics
 import threading
 import time
 import uuid
-from pathlib import Path
 from typing import Any
 
+import figures
 from machine import machine, tempo
 
 from laneway import App, Retry, SparkEngine, Topic
@@ -37,6 +38,7 @@ from laneway.kafka import Admin
 from laneway.settings import load
 
 PARTITIONS, KEYS, LANES, WARM = 15, 10_000, 20, 100_000
+WORK = bytes(20_000)  # to be hashed: some 15 µs, as much as a small JSON document and a lookup take
 POLICIES = {
     "in-place": Retry(attempts=2, backoff="10ms"),
     "topic": Retry.steps("1s", mode="topic"),
@@ -53,11 +55,16 @@ def app_of(topic: str, policy: str, share: int, handler: str) -> App:
         if record.offset % 100 < share and record.attempt == 1 and record.origin is None:
             raise ConnectionError("planted")
 
+    def handle_with_work(record: Any) -> None:
+        hashlib.sha256(WORK)
+        handle(record)
+
     async def handle_slowly(record: Any) -> None:
         await asyncio.sleep(0.005)
         handle(record)
 
-    app.handler(Topic(topic), lanes=LANES, retry=POLICIES[policy])(handle if handler == "sync" else handle_slowly)
+    functions = {"sync": handle, "work": handle_with_work, "async": handle_slowly}
+    app.handler(Topic(topic), lanes=LANES, retry=POLICIES[policy])(functions[handler])
     return app
 
 
@@ -85,6 +92,7 @@ class Pass:
         conductor.join()
         seconds, ended = self._sourced - self._resumed, self._ended - self._resumed
         return {
+            "command": f"failure.py {self._share} --policies {self._policy} --handler {self._handler}",
             "policy": self._policy,
             "failing_percent": self._share,
             "handler": self._handler,
@@ -140,7 +148,11 @@ def measured(
         for share, found in passes.items():
             if number and share > 1:
                 continue  # such a share takes so long that once tells enough
-            before = {"load_before": round(os.getloadavg()[0], 2), "tempo": [tempo()]}
+            before = {
+                "measured": time.strftime("%Y-%m-%d %H:%M"),
+                "load_before": round(os.getloadavg()[0], 2),
+                "tempo": [tempo()],
+            }
             found.append(Pass(*place, policy, share, handler, records).run() | before)
             found[-1]["tempo"].append(tempo())
             print(json.dumps(found[-1]), flush=True)
@@ -167,22 +179,23 @@ def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shares", nargs="*", type=int, default=[0, 1, 10, 50])
-    parser.add_argument("--handler", choices=["sync", "async"], default=None, help="no-op sync, or async of 5 ms")
+    parser.add_argument("--handler", choices=["sync", "work", "async"], default=None, help="no-op, 15 µs, or 5 ms")
     parser.add_argument("--policies", default="in-place,topic", help=f"some of {','.join(POLICIES)}")
     parser.add_argument("--records", type=int, default=None)
-    parser.add_argument("--repeat", type=int, default=6, help="passes of 0 and 1 %%, by turns; the best is kept")
+    parser.add_argument("--repeat", type=int, default=5, help="passes of 0 and 1 %%, by turns; the best is kept")
     asked = parser.parse_args()
-    results: list[dict[str, Any]] = []
+    facts = machine()
+    path = figures.RESULTS / f"{time.strftime('%Y-%m-%d')}-failure.json"
     with ephemeral(java_options=FULL_SPEED) as broker:
         place = broker.bootstrap, set(broker.pids)
-        for handler in [asked.handler] if asked.handler else ["async", "sync"]:
+        for handler in [asked.handler] if asked.handler else ["async", "work", "sync"]:
             records = asked.records or (1_000_000 if handler == "sync" else 300_000)
             for policy in asked.policies.split(","):
                 # Not kept: the first copies of all are written by a broker that has not compiled that path yet.
                 Pass(*place, policy, max(asked.shares), "sync", 300_000).run()
-                results += measured(place, policy, asked.shares, handler, records, asked.repeat)
-    path = Path(__file__).with_name("results") / f"{time.strftime('%Y-%m-%d')}-failure.json"
-    path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+                results = measured(place, policy, asked.shares, handler, records, asked.repeat)
+                kept = figures.read(figures.newest("failure"))
+                figures.write(path, figures.merged({"machine": facts, **kept}, results, facts))
     print(path)
 
 

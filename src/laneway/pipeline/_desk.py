@@ -169,8 +169,12 @@ class Desk:
         self.tally.read += len(records)
         self.tally.size += sum([record.size for record in records])
 
-    def take(self) -> list[KeyQueue[Record[Any]]] | None:
-        """A turn for a free lane, or None."""
+    def take(self, lanes: int | None = None) -> list[KeyQueue[Record[Any]]] | None:
+        """A turn for a free lane, or None.
+
+        Args:
+            lanes: how many lanes the work is to be shared out to; all of them without.
+        """
         scheduler = self.scheduler
         if self.gate is not None and not self.gate.lets_begin():
             return None
@@ -182,7 +186,7 @@ class Desk:
                 return None
         else:
             is_probe = self.gate is not None and self.gate.is_open
-            most = 1 if is_probe else self._pace.most_a_turn(scheduler.ready, scheduler.lanes)
+            most = 1 if is_probe else self._pace.most_a_turn(scheduler.ready, lanes or scheduler.lanes)
         turn = scheduler.take(most)
         if turn:
             self._short_since = None  # whatever becomes of it: a moment that is over would wake the runner for ever

@@ -5,23 +5,30 @@ from __future__ import annotations
 __all__ = ["Pace"]
 
 _MOST_A_TURN = 512  # records; more would not be faster, and a turn that fails late would give back more
+_FIRST = 3  # calls
 _SLICE = 0.002  # seconds of work a lane takes at once: short enough that no other key waits noticeably
 
 
 class Pace:
-    """Seconds a call takes, smoothed; rises at once and falls slowly, so a slow handler is never given too much."""
+    """Seconds a call takes, smoothed; rises at once and falls slowly, so a slow handler is never given too much.
 
-    __slots__ = ("seconds",)
+    But for the first calls, of which the last counts: the very first may open a connection or import a module.
+    """
+
+    __slots__ = ("_calls", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
         """0 until the first call is over."""
+        self._calls = 0
 
     def saw(self, calls: int, seconds: float) -> None:
         """So many calls took so long."""
         if calls:
             pace = seconds / calls
-            self.seconds = pace if pace > self.seconds else self.seconds * 0.9 + pace * 0.1
+            is_first = self._calls < _FIRST
+            self._calls += calls
+            self.seconds = pace if is_first or pace > self.seconds else self.seconds * 0.9 + pace * 0.1
 
     def most_a_turn(self, ready: int, lanes: int) -> int:
         """As many records as a lane can work through in one slice, but never the work that free lanes could begin."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from laneway.runners._locked import LockedRunner
@@ -19,7 +21,7 @@ __all__ = ["ThreadRunner"]
 _FETCH = 5_000
 _FETCH_INLINE, _ENOUGH = 1_000, 512
 _FAST = 100e-6  # seconds a call: below this a hand-over to a thread costs more than the call
-_TRIAL = 16  # calls on threads before the pace is believed
+_TRIAL = 3  # calls before the pace is believed; the first of all may open a connection
 _TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are known to be slow
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
@@ -27,6 +29,8 @@ _LONG_IDLE = 0.05  # seconds it waits for a source that wakes it
 _HANGS = 0.1  # seconds after which a turn, meant to take 2 ms, keeps the reader from reading
 _LEAVES = 5.0  # seconds for which the second thread is waited for when a run has failed
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
+
+_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux has it
 
 _STARTING = threading.Lock()
 """Held while the size of stacks is changed, which is that of all threads of the process."""
@@ -36,7 +40,8 @@ class ThreadRunner(LockedRunner):
     """Runs a sync handler's turns on up to as many threads as there are lanes.
 
     A fast handler (under 0.1 ms a call) is called on the reader's own thread: Python runs one thread at a time, so
-    more threads could only take turns. As soon as a call is slower, work moves to threads.
+    more threads could only take turns. As soon as a call is slower, work moves to threads. How fast it is is tried
+    there, too: on a thread a call that lets the interpreter go waits to get it back, and looks slow for that.
 
     Should such a call hang, a second thread, which does nothing but look at the time, goes on reading in its place, and
     work moves to threads; the first one stands by when its call has ended.
@@ -138,13 +143,14 @@ class ThreadRunner(LockedRunner):
 
     def _is_fast(self) -> bool:
         desk = self._desk
-        is_tried = self._is_known or desk.tally.calls >= _TRIAL
-        return is_tried and desk.pace < _FAST and desk.route.kind == "single" and not self._hanging
+        if desk.route.kind != "single" or self._hanging:
+            return False
+        return desk.pace < _FAST or not (self._is_known or desk.tally.calls >= _TRIAL)
 
     def _work_inline(self, source: Source) -> bool:
         """One turn on this thread; False when another one reads now. Lanes that run a slow call are left alone."""
         with self._lock:
-            turn = self._desk.take()
+            turn = self._desk.take(lanes=1)
             if turn is None:
                 # Something may be in work, postponed, on its way to a topic, or not acknowledged yet.
                 is_waiting = not self._desk.is_done or not self._desk.room
@@ -155,7 +161,10 @@ class ThreadRunner(LockedRunner):
             if not self._inline.is_set():
                 self._look_after(source)
         try:
+            began = _Used()
             result = self._execute(turn)
+            if result.seconds >= _FAST * max(1, result.calls) and not began.has_waited:
+                result.seconds = began.seconds  # the rest is what others had of the processor
             with self._lock:
                 self._desk.settle(turn, result)
                 if self._reader != threading.get_ident():
@@ -256,3 +265,28 @@ class ThreadRunner(LockedRunner):
         if self._second is not None:
             # After a failure it may be in a call that never ends. Else the source must not be closed under its hands.
             self._second.join(None if self._broken is None else _LEAVES)
+
+
+class _Used:
+    """What this thread does with the processor from now on."""
+
+    __slots__ = ("_began", "_waits")
+
+    def __init__(self) -> None:
+        self._began = time.thread_time()
+        self._waits = _waits()
+
+    @property
+    def seconds(self) -> float:
+        """For how long it had it."""
+        return time.thread_time() - self._began
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether it gave it up by itself, to wait for something; else it was taken away."""
+        return _THREAD is None or _waits() > self._waits
+
+
+def _waits() -> int:
+    """How often this thread has given up the processor; 0 where the system does not tell."""
+    return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw

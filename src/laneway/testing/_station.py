@@ -192,9 +192,9 @@ class _Desk(Desk):
     what happens when keys are in work side by side.
     """
 
-    def take(self) -> list[KeyQueue[Record[Any]]] | None:
+    def take(self, lanes: int | None = None) -> list[KeyQueue[Record[Any]]] | None:
         self.pace = 1.0
-        return super().take()
+        return super().take(lanes)
 
 
 class _Runner(AsyncRunner):

@@ -138,9 +138,9 @@ class OwnedDesk(Desk):
         self._obey()
         super().tick()
 
-    def take(self) -> list[KeyQueue[Record[Any]]] | None:
+    def take(self, lanes: int | None = None) -> list[KeyQueue[Record[Any]]] | None:
         """A turn for a free lane, or None."""
-        turn = super().take()
+        turn = super().take(lanes)
         if turn:
             self.begun[id(turn)] = (self._clock.monotonic(), turn)
         return turn
