@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from laneway.errors import AdminError
 from laneway.kafka._describe import describe
-from laneway.kafka._errors import BrokerAbsentError, as_admin_error, is_auth_error, text_of
+from laneway.kafka._errors import BrokerAbsentError, as_admin_error, as_refusal, is_auth_error
 from laneway.kafka._group import GroupOffsets, Place
 from laneway.kafka._quiet import quiet
 
@@ -85,7 +85,7 @@ class Admin:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
-            raise AdminError(f"cannot create topic {topic}: {text_of(error)}") from error
+            raise as_refusal(f"create topic {topic}", error) from error
         return True
 
     def delete(self, topic: str) -> None:
@@ -93,7 +93,7 @@ class Admin:
         try:
             self._client.delete_topics([topic], operation_timeout=10)[topic].result()
         except KafkaException as error:
-            raise AdminError(f"cannot delete topic {topic}: {text_of(error)}") from error
+            raise as_refusal(f"delete topic {topic}", error) from error
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions."""
@@ -102,7 +102,7 @@ class Admin:
         try:
             self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result()
         except KafkaException as error:
-            raise AdminError(f"cannot grow topic {topic}: {text_of(error)}") from error
+            raise as_refusal(f"grow topic {topic}", error) from error
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         """Delete the records of each partition that lie before an offset; gives where the logs begin then."""
@@ -116,7 +116,7 @@ class Admin:
             answers = self._client.delete_records(places, operation_timeout=10)
             return {place.partition: future.result().low_watermark for place, future in answers.items()}
         except KafkaException as error:
-            raise AdminError(f"cannot delete records of topic {topic}: {text_of(error)}") from error
+            raise as_refusal(f"delete records of topic {topic}", error) from error
 
     def retention(self, topic: str, timeout: float = 5.0) -> timedelta | None:
         """How long a topic keeps records, counted from their own timestamps; None when it keeps them for ever."""

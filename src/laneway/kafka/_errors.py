@@ -8,7 +8,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from laneway.errors import AdminError, MessageTooLargeError, ProduceError, TimestampRefusedError
 
-__all__ = ["BrokerAbsentError", "NotOwnerError", "as_admin_error", "as_produce_error", "is_auth_error", "text_of"]
+__all__ = [
+    "BrokerAbsentError",
+    "NotOwnerError",
+    "as_admin_error",
+    "as_produce_error",
+    "as_refusal",
+    "is_auth_error",
+    "text_of",
+]
 
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
 _AUTH = {
@@ -19,8 +27,17 @@ _AUTH = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
 }
-
-
+_PASSING = {
+    KafkaError._TRANSPORT,  # noqa: SLF001 - as above
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - as above
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
+    KafkaError._RESOLVE,  # noqa: SLF001 - as above
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+}
 _EXPELLED = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID}
 
 
@@ -44,6 +61,18 @@ def as_admin_error(error: KafkaException, trouble: str = "") -> AdminError:
     inner = error.args[0] if error.args else None
     kind = NotOwnerError if isinstance(inner, KafkaError) and inner.code() in _EXPELLED else BrokerAbsentError
     return kind(f"{text_of(error)} ({trouble})" if trouble else text_of(error))
+
+
+def as_refusal(what: str, error: KafkaException) -> AdminError:
+    """Why a topic could not be changed: the broker went away in the middle of it, or it says no.
+
+    Args:
+        what: was to be done, such as "create topic orders".
+        error: what the request raised.
+    """
+    inner = error.args[0] if error.args else None
+    is_passing = isinstance(inner, KafkaError) and inner.code() in _PASSING
+    return (BrokerAbsentError if is_passing else AdminError)(f"cannot {what}: {text_of(error)}")
 
 
 def as_produce_error(error: Any) -> ProduceError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -70,3 +72,23 @@ def test_the_lag_is_asked_for_with_one_client(admin, monkeypatch):
     admin.lag("mail", "orders")
 
     assert made == ["billing", "mail"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_passing"),
+    [
+        (KafkaError._TRANSPORT, True),
+        (KafkaError._TIMED_OUT, True),
+        (KafkaError.NOT_CONTROLLER, True),
+        (KafkaError.POLICY_VIOLATION, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+    ],
+)
+def test_a_broker_that_goes_away_while_it_creates_a_topic_is_waited_for(admin, code, is_passing):
+    """A run that has just begun once ended with it; what the broker refuses is told at once."""
+    answer = Future()
+    answer.set_exception(KafkaException(KafkaError(code, "reset")))
+    admin._client.create_topics = lambda topics, **_: {topics[0].topic: answer}
+    with pytest.raises(AdminError, match="cannot create topic orders") as raised:
+        admin.create("orders", 3)
+    assert isinstance(raised.value, BrokerAbsentError) is is_passing
