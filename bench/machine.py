@@ -31,7 +31,7 @@ def tempo() -> float:
     """Million simple steps a second that one core does right now.
 
     A machine that is shared with others does not always do the same: figures of a slow spell say nothing about what is
-    measured, and a spell is over in minutes.
+    measured.
     """
     began = time.perf_counter()
     for _ in range(_STEPS):

@@ -121,11 +121,18 @@ def table(entries: dict[str, Entries]) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for what, command, others in ROWS:
-        rates = [rate(entries[engine], command) for engine in NAMES]
-        cells = [f"**{text}**" if text else "" for text in rates]
+        cells = [cell(entries[engine], command) for engine in NAMES]
         beside = f"Spark's Kafka connector {connector} (`{CONNECTOR}`)" if connector and command == "w2" else ""
         lines.append(f"| {what} | `{command}` | {' | '.join(cells)} | {'; '.join(filter(None, (others, beside)))} |")
     return "\n".join(lines)
+
+
+def cell(entries: Entries, command: str) -> str:
+    """A figure; of several runs the best, which is told, and how low the others were."""
+    text = rate(entries, command)
+    runs = [found["records_per_second"] for found in entries.get(command, {}).get("runs", ())]
+    beside = f" (best of {len(runs)}, least {min(runs):,.0f})" if runs else ""
+    return f"**{text}**{beside}" if text else ""
 
 
 def rate(entries: Entries, command: str) -> str:
@@ -160,7 +167,7 @@ def cost(entries: dict[str, Entries]) -> str:
 
 def cost_of_failures(results: list[dict[str, Any]]) -> str:
     """What is left of the throughput when one record in a hundred fails."""
-    what = {"async": "a handler of 5 ms", "work": "one of 15 µs", "sync": "one that does nothing"}
+    what = {"async": "a handler of 5 ms", "work": "one that hashes 20 kB", "sync": "one that does nothing"}
     texts = [
         f"{handler_text} keeps {part(results, handler, 'in-place')} of its throughput with retries in place and "
         f"{part(results, handler, 'topic')} with retry topics"
@@ -177,9 +184,12 @@ def cost_of_failures(results: list[dict[str, Any]]) -> str:
 def part(results: list[dict[str, Any]], handler: str, policy: str) -> str:
     """What its runs kept, from the least to the most."""
     wanted = {"handler": handler, "policy": policy, "failing_percent": 1}
-    kept = sorted(entry["part_of_first"] for entry in results if wanted.items() <= entry.items())
+    found = [entry for entry in results if wanted.items() <= entry.items()]
+    kept = sorted(entry["part_of_first"] for entry in found)
     ends = [*dict.fromkeys(f"{value * 100:.0f}" for value in (kept[0], kept[-1]))] if kept else []
-    return f"{' to '.join(ends)} %" if ends else ""
+    medians = [f"{entry['part_of_first_median'] * 100:.0f}" for entry in found if "part_of_first_median" in entry]
+    told = f" (median {' and '.join(medians)} %)" if medians else ""
+    return f"{' to '.join(ends)} %{told}" if ends else ""
 
 
 def compared(facts: dict[str, Any], picture: str) -> str:

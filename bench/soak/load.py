@@ -78,7 +78,8 @@ class Load:
             try:
                 self._producer.poll(0)
             except SystemError as error:
-                # Seen once in a dozen hours: the client raises an error that is none. Reports are heard all the same.
+                # A client of version 2.16.1 has once raised an error that is none, and the load was over. What it had
+                # not answered by then was heard of later; if ever it is not, it counts as unacknowledged.
                 print(f"          the client of the load stumbles: {error}", flush=True)
 
     def _produce_one(self) -> bool:

@@ -144,7 +144,12 @@ class Desk:
 
     @pace.setter
     def pace(self, seconds: float) -> None:
-        self._pace.seconds = seconds
+        self._pace.learn(seconds)
+
+    @property
+    def is_pace_believed(self) -> bool:
+        """Whether enough calls were seen to go by their pace."""
+        return self._pace.is_believed
 
     def admit(self, records: Sequence[Record[Any]]) -> None:
         """Take over records that were read, those of each partition in offset order."""
@@ -170,11 +175,7 @@ class Desk:
         self.tally.size += sum([record.size for record in records])
 
     def take(self, lanes: int | None = None) -> list[KeyQueue[Record[Any]]] | None:
-        """A turn for a free lane, or None.
-
-        Args:
-            lanes: how many lanes the work is to be shared out to; all of them without.
-        """
+        """A turn for a free lane, or None; with *lanes* of a size as if there were only so many to share the work."""
         scheduler = self.scheduler
         if self.gate is not None and not self.gate.lets_begin():
             return None

@@ -21,7 +21,6 @@ __all__ = ["ThreadRunner"]
 _FETCH = 5_000
 _FETCH_INLINE, _ENOUGH = 1_000, 512
 _FAST = 100e-6  # seconds a call: below this a hand-over to a thread costs more than the call
-_TRIAL = 3  # calls before the pace is believed; the first of all may open a connection
 _TRIAL_TIME = 0.002  # seconds without a finished turn after which calls are known to be slow
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
 _IDLE = 0.005  # seconds the reader waits for the source while lanes are at work
@@ -40,8 +39,8 @@ class ThreadRunner(LockedRunner):
     """Runs a sync handler's turns on up to as many threads as there are lanes.
 
     A fast handler (under 0.1 ms a call) is called on the reader's own thread: Python runs one thread at a time, so
-    more threads could only take turns. As soon as a call is slower, work moves to threads. How fast it is is tried
-    there, too: on a thread a call that lets the interpreter go waits to get it back, and looks slow for that.
+    more threads could only take turns. As soon as a call is slower, work moves to threads. The first calls are
+    tried there, too: on a thread a call that lets the interpreter go waits to get it back, and looks slow for that.
 
     Should such a call hang, a second thread, which does nothing but look at the time, goes on reading in its place, and
     work moves to threads; the first one stands by when its call has ended.
@@ -60,8 +59,6 @@ class ThreadRunner(LockedRunner):
         super().__init__(desk, clock, lock, desk.scheduler.lanes)
         self._execute = call.batch if desk.route.is_batch else call.single
         desk.relief.ask = call.relieve
-        self._is_known = desk.pace > 0
-        """Whether earlier tasks found out how long a call takes."""
         self._moved = clock.monotonic()
         """When a turn was last finished."""
         self._is_over = False
@@ -145,7 +142,7 @@ class ThreadRunner(LockedRunner):
         desk = self._desk
         if desk.route.kind != "single" or self._hanging:
             return False
-        return desk.pace < _FAST or not (self._is_known or desk.tally.calls >= _TRIAL)
+        return desk.pace < _FAST or not desk.is_pace_believed
 
     def _work_inline(self, source: Source) -> bool:
         """One turn on this thread; False when another one reads now. Lanes that run a slow call are left alone."""

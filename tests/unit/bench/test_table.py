@@ -86,6 +86,22 @@ def test_figures_of_another_machine_or_day_are_told():
     assert "measured from 2026-11-12 to 2026-11-15" in text
 
 
+def test_of_several_runs_it_is_told_that_the_best_is_shown():
+    """With how low the others were; one run alone needs no words."""
+    runs = [{"records_per_second": rate} for rate in (206_000, 256_000, 143_000)]
+    entries = {"w3": {"records_per_second": 256_000, "runs": runs}, "w2": {"records_per_second": 9}}
+    assert table.cell(entries, "w3") == "**256,000** (best of 3, least 143,000)"
+    assert table.cell(entries, "w2") == "**9**"
+    assert table.cell(entries, "w1") == ""
+
+
+def test_the_median_of_what_failures_cost_stands_beside_the_best():
+    """A best pass alone would flatter."""
+    entry = {"handler": "sync", "policy": "topic", "failing_percent": 1}
+    results = [entry | {"part_of_first": 0.842, "part_of_first_median": 0.789}]
+    assert table.part(results, "sync", "topic") == "84 % (median 79 %)"
+
+
 def test_what_failures_cost_is_a_range_of_all_runs():
     """Of one record in a hundred, by handler and policy; a handler without runs is not told."""
     runs = [("async", "in-place", 0.987), ("async", "topic", 0.958), ("async", "topic", 0.7)]

@@ -25,6 +25,17 @@ def test_of_the_first_calls_the_last_counts():
     assert pace.seconds == pytest.approx(0.00001)
 
 
+def test_what_was_told_is_believed_like_what_was_seen():
+    """A task that is told the pace of the last one does not start to try again."""
+    pace = Pace()
+    pace.learn(0.02)
+    assert pace.is_believed
+    pace.saw(1, 0.00001)
+    assert pace.seconds == pytest.approx(0.018001)
+    pace.learn(0)
+    assert not pace.is_believed
+
+
 def test_a_turn_is_a_slice_of_time_and_leaves_work_for_the_other_lanes():
     """Where there are no others it is a whole slice: of few records, one that was held up would look slow."""
     pace = Pace()
