@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Range", "RangeReader"]
+
+_LEARN = 1.0  # seconds to ask for a topic; librdkafka would ask for it by itself after as long
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 
@@ -64,6 +67,7 @@ class RangeReader:
         )
         self._skip_lost = skip_lost
         self._topic = ""
+        self._known: set[str] = set()
         self._ends: dict[int, int] = {}
         self._next: dict[int, int] = {}
         self._left = 0
@@ -88,6 +92,17 @@ class RangeReader:
         self.is_exhausted = not ranges
         self._topic = ranges[0].topic if ranges else ""
         self._consumer.assign([TopicPartition(part.topic, part.partition, part.start) for part in ranges])
+        if self._topic and self._topic not in self._known:
+            self._learn(self._topic)
+
+    def _learn(self, topic: str) -> None:
+        """Ask for a topic's leaders. A client that is connected already looks for those it lacks once a second only.
+
+        After the assignment: before it the answer would be thrown away.
+        """
+        self._known.add(topic)
+        with suppress(KafkaException):  # no broker answers: the client goes on asking
+            self._consumer.list_topics(topic, _LEARN)
 
     def close(self) -> None:
         """Stop reading; the connection is kept for the next ranges."""

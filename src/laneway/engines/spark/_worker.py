@@ -117,7 +117,7 @@ class Worker:
         return route
 
     def reader_of(self, topic: str) -> RangeReader:
-        """A reader for each topic: one that goes from topic to topic takes most of a second to learn of each."""
+        """A reader for each topic."""
         if topic not in self._readers:
             self._readers[topic] = RangeReader(self._stream.consumer, skip_lost=self._stream.skip_lost)
         return self._readers[topic]
