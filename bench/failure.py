@@ -8,6 +8,9 @@ record succeeds at its second call: in place after 10 ms, or on a retry topic af
 The best, because a machine that is shared has slow spells of seconds to minutes (*tempo*, before and after each pass:
 it varies by half), and a spell can only make a pass slower. The medians are kept too.
 
+The broker is made warm with as many requests as it takes Java to compile what they run through: copies go out in few
+and large ones, so a broker that has just started would be compiling in every pass with failures and in none without.
+
 *records_per_second* counts until every record of the source has had its first outcome (handled, or safe on the retry
 topic); *all_ended_per_second* counts until the last retry has succeeded, its delay included.
 """
@@ -26,6 +29,7 @@ import uuid
 from typing import Any
 
 import figures
+from confluent_kafka import Producer
 from machine import machine, tempo
 
 from laneway import App, Retry, SparkEngine, Topic
@@ -38,6 +42,7 @@ from laneway.kafka import Admin
 from laneway.settings import load
 
 PARTITIONS, KEYS, LANES, WARM = 15, 10_000, 20, 100_000
+REQUESTS, AT_ONCE = 60_000, 2_000
 WORK = bytes(20_000)  # to be hashed: some microseconds, in which other threads may have the interpreter
 POLICIES = {
     "in-place": Retry(attempts=2, backoff="10ms"),
@@ -139,6 +144,20 @@ class Pass:
             assert self._changed.wait_for(lambda: self._total.handled >= self._goal, 300), self._total
 
 
+def warm(brokers: str) -> None:
+    """Write a message a request until the broker has compiled all that a request runs through."""
+    topic = f"warm-{uuid.uuid4().hex[:8]}"
+    Admin({"bootstrap.servers": brokers}).create(topic, PARTITIONS)
+    options = {"linger.ms": 0, "batch.num.messages": 1, "enable.idempotence": True}
+    headers = [(f"laneway-{number}", b"warm") for number in range(11)]
+    producer = Producer({"bootstrap.servers": brokers, **options})
+    for number in range(REQUESTS):
+        producer.produce(topic, bytes(100), b"%d" % (number % KEYS), number % PARTITIONS, headers=headers)
+        while len(producer) > AT_ONCE:
+            producer.poll(0.01)
+    assert producer.flush(60) == 0
+
+
 def measured(
     place: tuple[str, set[int]], policy: str, shares: list[int], handler: str, records: int, repeat: int
 ) -> list[dict[str, Any]]:
@@ -190,6 +209,7 @@ def main() -> None:
     path = figures.RESULTS / f"{time.strftime('%Y-%m-%d')}-failure.json"
     with ephemeral(java_options=FULL_SPEED) as broker:
         place = broker.bootstrap, set(broker.pids)
+        warm(broker.bootstrap)
         for handler in [asked.handler] if asked.handler else ["async", "work", "sync"]:
             records = asked.records or (1_000_000 if handler == "sync" else 300_000)
             for policy in asked.policies.split(","):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaSender"]
 
 _ASK, _ANSWER = 1.0, 0.5  # seconds between two questions for a topic, and for the answer: the runner waits for it
+_ANY = -1  # any partition: the key decides
 _HURRY = 0.001  # seconds; the client's threads need a moment to see that they are asked
 
 
@@ -48,17 +49,13 @@ class KafkaSender:
         timestamp: int | None = None,
     ) -> None:
         """Hand over a message; when the local queue is full, wait for room."""
-        rest: dict[str, Any] = {}
-        if partition is not None:
-            rest["partition"] = partition
-        if timestamp is not None and timestamp > 0:
-            rest["timestamp"] = timestamp
-        rest["on_delivery"] = partial(self._answered, topic, delivered)
-        if headers:
-            rest["headers"] = headers if type(headers) is list else list(headers)
+        answered = partial(self._answered, topic, delivered)
+        where = _ANY if partition is None else partition
+        when = timestamp if timestamp is not None and timestamp > 0 else 0
+        told = headers if type(headers) is list else list(headers)
         while True:
             try:
-                self._producer.produce(topic, value, key, **rest)
+                self._producer.produce(topic, value, key, where, on_delivery=answered, timestamp=when, headers=told)
                 return  # noqa: TRY300 - the loop goes on only after a full queue
             except BufferError:
                 self._producer.poll(0.05)
