@@ -6,7 +6,8 @@ keeps the best pass of each in bench/results, with the figures of all; what is n
 record succeeds at its second call: in place after 10 ms, or on a retry topic after a second.
 
 The best, because a machine that is shared has slow spells of seconds to minutes (*tempo*, before and after each pass:
-it varies by half), and a spell can only make a pass slower. The medians are kept too.
+it varies by half), and a spell can only make a pass slower. The median of the turns is kept too, each compared with
+the pass without failures just before it.
 
 The broker is made warm with as many requests as it takes Java to compile what they run through: copies go out in few
 and large ones, so a broker that has just started would be compiling in every pass with failures and in none without.
@@ -176,16 +177,17 @@ def measured(
             found[-1]["tempo"].append(tempo())
             print(json.dumps(found[-1]), flush=True)
     kept: list[dict[str, Any]] = []
+    first = [figures["records_per_second"] for figures in passes[shares[0]]]
     for found in passes.values():
         best = max(found, key=lambda figures: figures["records_per_second"])
         speeds = [figures["records_per_second"] for figures in found]
-        first = kept[0] if kept else {"records_per_second": max(speeds), "median": statistics.median(speeds)}
+        turns = [speed / before for speed, before in zip(speeds, first, strict=False)]
         kept.append(
             best
             | {
-                "part_of_first": round(max(speeds) / first["records_per_second"], 3),
+                "part_of_first": round(max(speeds) / max(first), 3),
                 "median": round(statistics.median(speeds)),
-                "part_of_first_median": round(statistics.median(speeds) / first["median"], 3),
+                "part_of_first_median": round(statistics.median(turns), 3),
                 "passes": [(figures["records_per_second"], *figures["tempo"]) for figures in found],
                 "lost": max(abs(figures["lost"]) for figures in found),
             }
