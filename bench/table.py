@@ -175,7 +175,8 @@ def cost_of_failures(results: list[dict[str, Any]]) -> str:
         if part(results, handler, "in-place") and part(results, handler, "topic")
     ]
     told = (
-        f"When one record in a hundred fails (`python bench/failure.py`, on Spark, the best of passes by turns), "
+        f"When one record in a hundred fails (`python bench/failure.py`, on Spark; the best passes, and the median of "
+        f"turns, each beside a pass without failures), "
         f"{'; '.join(texts)}."
     )
     return filled([told]) if texts else ""
