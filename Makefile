@@ -45,7 +45,7 @@ lint: .make/installed  ## Style, types and layers.
 
 # Three at a time, a file as a whole: most of the time each of them waits. More of them would wait for the processor.
 test: setup lint  ## Everything, on real Kafka and real Spark.
-	$(BIN)/python -m pytest tests -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+	$(BIN)/python -m pytest tests -n 3 --dist loadfile --no-loadscope-reorder --durations=20 -rR
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py
