@@ -35,17 +35,24 @@ def choose(path: Path | None, profile: str) -> tuple[Node, list[Problem]]:
     for key in misplaced:
         message = "this is a setting, but profiles are expected here"
         problems.append(Problem(source, profiles[key].line, key, message, "put it below 'default:', indented"))
-    if profile not in profiles and not misplaced:
+    values = [name for name, part in profiles.items() if not part.is_mapping and part.value is not None]
+    for name in values:
+        if name not in misplaced:
+            problems.append(_no_table(source, name, profiles[name]))
+    if profile not in profiles and not misplaced and not values:
         problems.append(_unknown(source, profile, list(profiles)))
     chosen = empty
     for name in dict.fromkeys(("default", profile)):
         part = profiles.get(name, empty)
         if part.is_mapping:
             chosen = merge(chosen, part)
-        elif part.value is not None:
-            message = f"{shown(part.value)} is given, but a profile is a table of settings"
-            problems.append(Problem(source, part.line, dotted((name,)), message, "indent the settings below it"))
     return chosen, problems
+
+
+def _no_table(source: str, name: str, part: Node) -> Problem:
+    message = f"{shown(part.value)} is given, but a profile is a table of settings"
+    fix = "indent the settings below it; if it is a setting itself, put it below 'default:'"
+    return Problem(source, part.line, dotted((name,)), message, fix)
 
 
 def _unknown(source: str, profile: str, known: list[str]) -> Problem:

@@ -23,6 +23,10 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "profile missing": ("prod: {}\ntest: {}\n", [(None, "", "no profile 'default'; the profiles are: prod, test")]),
     "profile is text": ("default: yes\n", [(1, "default", "'yes' is given, but a profile is a table")]),
+    "settings without a profile": (
+        "brokers: 5\ndefault:\nlanes: 3\n",
+        [(1, "brokers", "5 is given, but a profile is a table"), (3, "lanes", "put it below 'default:'")],
+    ),
     "broken quotes": ('default:\n  engine: "spark\n', [(3, "", "this is not YAML")]),
     "tab": ("default:\n\tengine: spark\n", [(2, "", "this is not YAML")]),
     "two documents": ("default: {}\n---\nprod: {}\n", [(2, "", "more than one document")]),
