@@ -167,10 +167,11 @@ def test_a_stall_hides_that_nobody_is_behind_it():
 
 def test_nobody_behind_it_is_a_reset(echo):
     """A connection to a target that does not listen is cut at once, not left hanging."""
-    with socket.create_server((HOST, 0)) as taken:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))  # and does not listen; were the port free, the proxy itself might be given it
         port = taken.getsockname()[1]
-    with Proxy(port) as proxy, connect(proxy.port) as side, pytest.raises(ConnectionResetError):
-        side.recv(1)
+        with Proxy(port) as proxy, connect(proxy.port) as side, pytest.raises(ConnectionResetError):
+            side.recv(1)
 
 
 def test_a_closed_proxy_listens_no_more(echo):
