@@ -30,7 +30,6 @@ import uuid
 from typing import Any
 
 import figures
-from confluent_kafka import Producer
 from machine import machine, tempo
 
 from laneway import App, Retry, SparkEngine, Topic
@@ -39,11 +38,11 @@ from laneway.bench._produce import fill
 from laneway.bench._usage import Usage
 from laneway.broker import FULL_SPEED, ephemeral
 from laneway.instrumentation import Tally
-from laneway.kafka import Admin
+from laneway.kafka import Admin, produce_many
 from laneway.settings import load
 
 PARTITIONS, KEYS, LANES, WARM = 15, 10_000, 20, 100_000
-REQUESTS, AT_ONCE = 60_000, 2_000
+REQUESTS = 60_000
 WORK = bytes(20_000)  # to be hashed: some microseconds, in which other threads may have the interpreter
 POLICIES = {
     "in-place": Retry(attempts=2, backoff="10ms"),
@@ -149,20 +148,14 @@ def warm(brokers: str) -> None:
     """Write a message a request until the broker has compiled all that a request runs through."""
     topic = f"warm-{uuid.uuid4().hex[:8]}"
     Admin({"bootstrap.servers": brokers}).create(topic, PARTITIONS)
-    options = {"linger.ms": 0, "batch.num.messages": 1, "enable.idempotence": True}
-    headers = [(f"laneway-{number}", b"warm") for number in range(11)]
-    producer = Producer({"bootstrap.servers": brokers, **options})
-    for number in range(REQUESTS):
-        producer.produce(topic, bytes(100), b"%d" % (number % KEYS), number % PARTITIONS, headers=headers)
-        while len(producer) > AT_ONCE:
-            producer.poll(0.01)
-    assert producer.flush(60) == 0
+    options = {"bootstrap.servers": brokers, "batch.num.messages": 1, "enable.idempotence": True}
+    produce_many(options, topic, ((b"%d" % number, bytes(100)) for number in range(REQUESTS)))
 
 
 def measured(
     place: tuple[str, set[int]], policy: str, shares: list[int], handler: str, records: int, repeat: int
 ) -> list[dict[str, Any]]:
-    """The best pass of each share, with what part of the first share's figure it keeps."""
+    """What became of passes of each share, by turns."""
     passes: dict[int, list[dict[str, Any]]] = {share: [] for share in shares}
     for number in range(repeat):
         for share, found in passes.items():
@@ -176,8 +169,13 @@ def measured(
             found.append(Pass(*place, policy, share, handler, records).run() | before)
             found[-1]["tempo"].append(tempo())
             print(json.dumps(found[-1]), flush=True)
+    return compared(passes)
+
+
+def compared(passes: dict[int, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The best pass of each share, with what part of the first share's figure it keeps."""
     kept: list[dict[str, Any]] = []
-    first = [figures["records_per_second"] for figures in passes[shares[0]]]
+    first = [figures["records_per_second"] for figures in next(iter(passes.values()))]
     for found in passes.values():
         best = max(found, key=lambda figures: figures["records_per_second"])
         speeds = [figures["records_per_second"] for figures in found]

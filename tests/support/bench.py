@@ -12,6 +12,7 @@ _BENCH = Path(__file__).parents[2] / "bench"
 sys.path += [str(_BENCH), str(_BENCH / "peers")]
 
 figures = importlib.import_module("figures")
+failure = importlib.import_module("failure")
 run = importlib.import_module("run")
 sheet = importlib.import_module("sheet")
 table = importlib.import_module("table")

@@ -98,7 +98,7 @@ class RangeReader:
     def _learn(self, topic: str) -> None:
         """Ask for a topic's leaders. A client that is connected already looks for those it lacks once a second only.
 
-        After the assignment: before it the answer would be thrown away.
+        After the assignment, so that the answer starts the reading at once.
         """
         self._known.add(topic)
         with suppress(KafkaException):  # no broker answers: the client goes on asking

@@ -271,7 +271,7 @@ class _Deferred(_Copy):
 
     __slots__ = ("_cause", "failure", "step")
 
-    def __init__(  # written out: one is made for each record that fails
+    def __init__(
         self,
         copies: Copies,
         record: Record[Any],
@@ -281,12 +281,7 @@ class _Deferred(_Copy):
         step: int,
         cause: Exception | None,
     ) -> None:
-        self.posted = posted
-        self.tries = 0
-        self.size = record.size
-        self._copies = copies
-        self.record = record
-        self.then = then
+        super().__init__(copies, record, posted, then)
         self.failure = failure
         self.step = step
         self._cause = cause

@@ -101,10 +101,7 @@ class Outbox:
         self.pending += 1
         self.size += letter.size
         letter.answers = self._answers
-        if self._in_turn:
-            self._send(letter)
-        else:
-            self._hand_over(letter)
+        self._send(letter)
 
     def tick(self, now: float, *, is_awaited: bool = False) -> None:
         """Run callbacks, act on the answers, repeat what is due.
@@ -137,7 +134,7 @@ class Outbox:
         return self._later[0][0] if self._later else None
 
     def _send(self, letter: Letter) -> None:
-        waiting = self._in_turn.get(letter.posted[0])
+        waiting = self._in_turn.get(letter.posted[0]) if self._in_turn else None
         if waiting is None:
             self._hand_over(letter)
         else:
@@ -171,18 +168,15 @@ class Outbox:
 
     def _act_on_answers(self, now: float) -> None:
         answers, on_way = self._answers, self._on_way
-        produced = 0
         while answers:
             letter, error = answers.popleft()
             on_way[letter.posted[0]] -= 1
             if error is None:
-                produced += 1
-                self.pending -= 1
-                self.size -= letter.size
+                self._gone(letter)
+                self._tally.produced += 1
                 letter.landed()
             else:
                 self._not_delivered(letter, error, now)
-        self._tally.produced += produced
         self.landed()
 
     def _not_delivered(self, letter: Letter, error: Exception, now: float) -> None:
@@ -193,8 +187,7 @@ class Outbox:
             return
         letter.tries += 1
         if letter.undeliverable(error):
-            self.pending -= 1
-            self.size -= letter.size
+            self._gone(letter)
             return
         if self._failed is not None:
             self._failed(letter.posted[0], error, letter.tries)
@@ -204,6 +197,10 @@ class Outbox:
             self._notice(f"{self.trouble}; the records wait, and it is tried again")
         pause = min(_FIRST_PAUSE * 2 ** min(letter.tries - 1, 10), _LONGEST_PAUSE)
         heapq.heappush(self._later, (now + pause, next(self._order), letter))
+
+    def _gone(self, letter: Letter) -> None:
+        self.pending -= 1
+        self.size -= letter.size
 
 
 def is_hopeless(error: Any) -> bool:

@@ -36,10 +36,9 @@ def choose(path: Path | None, profile: str) -> tuple[Node, list[Problem]]:
         message = "this is a setting, but profiles are expected here"
         problems.append(Problem(source, profiles[key].line, key, message, "put it below 'default:', indented"))
     values = [name for name, part in profiles.items() if not part.is_mapping and part.value is not None]
-    for name in values:
-        if name not in misplaced:
-            problems.append(_no_table(source, name, profiles[name]))
-    if profile not in profiles and not misplaced and not values:
+    strays = [name for name in values if name not in misplaced]
+    problems += [_no_table(source, name, profiles[name]) for name in strays]
+    if profile not in profiles and not misplaced and not strays:
         problems.append(_unknown(source, profile, list(profiles)))
     chosen = empty
     for name in dict.fromkeys(("default", profile)):
