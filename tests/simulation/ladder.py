@@ -7,7 +7,8 @@ What is promised, and checked here with books that outlive every crash:
   when it is skipped or superseded, or when its copy is on the error topic. After a crash what was not committed is
   repeated, from any of the topics; such a repeat may come after later records of the key, since the topics are not
   committed together, and is no inversion: the first ends are in order.
-- ``topic``: the same of first calls on the source topic, where a record that waits on a retry topic is out of the way.
+- ``topic``: the same of first calls on the source topic, where a record that waits on a retry topic, or is on its way
+  there, is out of the way; but one that has been on its way for long holds up its key.
 - In batches that are committed as a whole (``is_in_rounds``, as Spark does it) also the last ends are in order, unless
   records that have a copy are left out when they are read again (``knows_copies``): then those before them of the same
   key are repeated, and they are not.
@@ -33,6 +34,7 @@ __all__ = ["LadderSchedule"]
 
 _KEYS = (b"hot", b"hot", b"hot", b"warm", b"", None)
 _PLANS = ("ok",) * 5 + ("raise",) * 4 + ("again", "always", "skip", "reject", "send", "send", "bad", "odd")
+_PATIENCE = 0.5  # seconds that a copy may be on its way before its key waits
 _STEPS = 20_000  # of a schedule; one that needs more is stuck
 
 
@@ -146,6 +148,8 @@ class _Life:
         """Entry to handled, skipped, copied or superseded, once its calls are over."""
         self.target = {}
         """Entry to the step where its copy belongs; 0 is the error topic."""
+        self.leaving = {}
+        """Origin to when its copy set out for a retry topic, where nobody waits for it."""
         self.unacked = {}
         self.older = {}
         """Step and origin to the origins that it supersedes, which end when its copy is on a topic."""
@@ -415,6 +419,7 @@ class LadderSchedule:
                 if (step, queue.key) in self.life.running:
                     raise Flaw(f"{queue.key!r} is in two turns at once")
                 self.life.running.add((step, queue.key))
+                self._check_patience(step, queue)
         self.life.turns.append((step, turn))
 
     def _commit(self, step):
@@ -513,8 +518,18 @@ class LadderSchedule:
         for earlier in line[: line.index(entry.origin)]:
             if earlier in self.ended or earlier in mates:
                 continue
-            if self.mode == "park" or earlier not in self.deferred:
+            if self.mode == "park" or (earlier not in self.deferred and earlier not in self.life.leaving):
                 raise Flaw(f"{entry} is called before {earlier} has ended")
+
+    def _check_patience(self, step, queue):
+        """A copy that cannot be written holds up its key."""
+        for record in queue.work() if not step else ():
+            entry = self._entry(step, record)
+            for earlier in self.line.get(self._key(entry), ()):
+                since = self.life.leaving.get(earlier, self.clock.now)
+                is_safe = earlier in self.deferred or earlier in self.ended
+                if not is_safe and self.clock.now >= since + _PATIENCE:
+                    raise Flaw(f"{entry} is begun, and the copy of {earlier} is late")
 
     def _book(self, step, record):
         """What the handler or the codec is going to do with a record, booked before it does so."""
@@ -541,6 +556,8 @@ class LadderSchedule:
     def _copy(self, entry, target):
         self.life.fate[entry] = "copied"
         self.life.target[entry] = target
+        if target and not entry.step and self.mode == "topic" and self.kind == "single":
+            self.life.leaving[entry.origin] = self.clock.now
 
     def _end(self, entry, fate):
         self.life.fate[entry] = fate

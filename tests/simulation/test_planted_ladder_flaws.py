@@ -7,6 +7,7 @@ import pytest
 from laneway.pipeline import Backlog, _copies, _ladder
 from laneway.pipeline._copies import Copies
 from laneway.pipeline._ladder import Ladder
+from laneway.pipeline._overdue import Overdue
 from laneway.retry import Defer, deferred_headers
 from simulation.simulator import LADDERS, simulate
 
@@ -95,6 +96,18 @@ def test_copies_of_a_key_side_by_side_are_found(monkeypatch):
 
     monkeypatch.setattr(Copies, "__init__", side_by_side)
     finds("is called before")
+
+
+def test_a_key_that_does_not_wait_for_a_late_copy_is_found(monkeypatch):
+    """Later records overtake a failed one, but not while its copy cannot be written."""
+    monkeypatch.setattr(Overdue, "parted", lambda self, turn: turn)
+    finds("is late")
+
+
+def test_a_key_that_waits_for_ever_is_found(monkeypatch):
+    """After the last of its late copies it goes on."""
+    monkeypatch.setattr(Overdue, "ended", lambda self, copy: None)
+    finds("records are unfinished and nothing will ever happen")
 
 
 def test_a_follower_that_runs_at_once_is_found(monkeypatch):

@@ -13,13 +13,14 @@ from laneway.pipeline._outbox import Letter, is_hopeless
 from laneway.retry import Defer, Failure, Reduction, deferred_headers, parked_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from laneway._clock import Clock
-    from laneway._record import Record
+    from laneway._record import Headers, Record
     from laneway._route import Route
     from laneway.instrumentation import Tally
     from laneway.pipeline._outbox import Outbox
+    from laneway.pipeline._overdue import Overdue
     from laneway.pipeline._result import Posted
     from laneway.pipeline._telling import Telling
     from laneway.retry import Park
@@ -37,6 +38,7 @@ class Copies:
         route: whose records these are.
         app: the app's name.
         outbox: what sends them.
+        overdue: holds back the keys of those that are late.
         tally: where they are counted.
         telling: what tells of them.
         clock: the time.
@@ -52,6 +54,7 @@ class Copies:
         app: str,
         *,
         outbox: Outbox,
+        overdue: Overdue,
         tally: Tally,
         telling: Telling,
         clock: Clock,
@@ -62,6 +65,7 @@ class Copies:
         self._route = route
         self._app = app if route.rerun is None else route.rerun.app
         self._outbox = outbox
+        self.overdue = overdue
         self._tally = tally
         self._telling = telling
         self._clock = clock
@@ -75,17 +79,21 @@ class Copies:
         self._last = route.interceptors.last
         interceptors = route.interceptors.error
         self._censor = Censor(interceptors, telling.interceptor_failed) if interceptors else None
-        self._landed: list[_Deferred] = []
+        self._landed: list[_Deferred | _Along] = []
         """Copies that are safe on retry topics, and whose records are still to be finished in this tick."""
         outbox.landed = self._finish_landed
 
     def send(self, record: Record[Any], error: Exception, verdict: Defer | Park, then: Callable[[], None]) -> None:
         """Copy a record to where the verdict says; *then* is called when the copy is safe."""
-        if isinstance(verdict, Defer):  # the commonest by far: no job
-            failure = Failure.of(error, with_trace=False)
-            self._defer(record, failure, verdict.step, error if self._censor else None, then)
-        else:
-            self._run_one(self._park(record, Failure.of(error), error), then)
+        self._run_one(self._job(record, error, verdict), then)
+
+    def send_along(self, record: Record[Any], error: Exception, verdict: Defer, key: Hashable) -> None:
+        """As `send`, together with others: the records of the key go on meanwhile, unless it takes too long."""
+        step, cause = verdict.step, error if self._censor else None
+        place = self._place(record, step)
+        copy = _Along(self, record, place, Failure.of(error, with_trace=False), step, cause, key)
+        self.overdue.began(copy, self._clock.monotonic())
+        self._outbox.collect(copy)
 
     def send_all(
         self, members: Sequence[tuple[Record[Any], Exception, Defer | Park]], then: Callable[[], None]
@@ -210,7 +218,7 @@ class Copies:
         self._joined(record, step)
         self._outbox.post(_Deferred(self, record, self._deferred(record, failure, step), then, failure, step, cause))
 
-    def deferred(self, copy: _Deferred) -> None:
+    def deferred(self, copy: _Deferred | _Along) -> None:
         """A copy is safe on the retry topic of a step; its record is finished together with others."""
         self._tally.deferred += 1
         self._telling.deferred(copy.record, copy.failure, copy.step)
@@ -224,20 +232,30 @@ class Copies:
             for copy in landed:
                 copy.then()
 
-    def park_instead(
-        self, record: Record[Any], failure: Failure, step: int, cause: Exception, then: Callable[[], None]
-    ) -> None:
+    def is_parked_instead(self, copy: _Deferred | _Along, error: Exception) -> bool:
         """What is too large for a retry topic is parked: a copy without its value could not be handled later."""
-        self._turned_back(record, step)
-        self._run_one(self._park(record, failure, cause), then)
+        if not is_hopeless(error):
+            return False
+        self._turned_back(copy.record, copy.step)
+        failure = copy.failure or Failure.of(error)
+        self._run_one(self._park(copy.record, failure, copy.cause or error), copy.then)
+        return True
 
     def _deferred(self, record: Record[Any], failure: Failure | None, step: int) -> Posted:
-        route, now = self._route, int(self._clock.wall() * 1000)
-        due = now + self._delays[step - 1]
-        headers = deferred_headers(record, failure, app=self._app, handler=route.name, step=step, due=due)
+        topic, key, value, _, partition, now = self._place(record, step)
+        return (topic, key, value, self.deferred_headers(record, failure, step, now), partition, now)
+
+    def _place(self, record: Record[Any], step: int) -> tuple[str, bytes | None, bytes | None, Headers, int, int]:
+        """A copy for a retry topic, without its headers."""
         # The same partition: what queues behind a record must be found where that record is. The time of this copy,
         # because the delay is counted from it; the record's own is in a header.
-        return (self._retry_topics[step - 1], record.key, record.raw, headers, record.partition, now)
+        now = int(self._clock.wall() * 1000)
+        return (self._retry_topics[step - 1], record.key, record.raw, (), record.partition, now)
+
+    def deferred_headers(self, record: Record[Any], failure: Failure | None, step: int, now: int) -> Headers:
+        """The headers of a copy for a retry topic."""
+        due = now + self._delays[step - 1]
+        return deferred_headers(record, failure, app=self._app, handler=self._route.name, step=step, due=due)
 
     def _censored(
         self, censor: Censor, record: Record[Any], failure: Failure, error: Exception, reduced: Reduction
@@ -269,7 +287,7 @@ class _Copy(Letter):
 class _Deferred(_Copy):
     """One for a retry topic."""
 
-    __slots__ = ("_cause", "failure", "step")
+    __slots__ = ("cause", "failure", "step")
 
     def __init__(
         self,
@@ -284,17 +302,53 @@ class _Deferred(_Copy):
         super().__init__(copies, record, posted, then)
         self.failure = failure
         self.step = step
-        self._cause = cause
+        self.cause = cause
 
     def landed(self) -> None:
         self._copies.deferred(self)
 
     def undeliverable(self, error: Exception) -> bool:
-        if not is_hopeless(error):
-            return False
-        failure, cause = self.failure or Failure.of(error), self._cause or error
-        self._copies.park_instead(self.record, failure, self.step, cause, self.then)
-        return True
+        return self._copies.is_parked_instead(self, error)
+
+
+class _Along(Letter):
+    """One for a retry topic that nobody waits for, unless it is late."""
+
+    __slots__ = ("_copies", "cause", "due", "failure", "is_late", "is_over", "key", "record", "step")
+
+    def __init__(
+        self,
+        copies: Copies,
+        record: Record[Any],
+        posted: Posted,
+        failure: Failure,
+        step: int,
+        cause: Exception | None,
+        key: Hashable,
+    ) -> None:
+        super().__init__(posted)
+        self._copies = copies
+        self.record = record
+        self.failure = failure
+        self.step = step
+        self.cause = cause
+        self.key = key
+        self.due = 0.0
+        self.is_late = self.is_over = False
+
+    def headers(self) -> Headers:
+        # Not kept: hundreds of copies are on their way at once, and a dozen headers each push the records that come in
+        # meanwhile out of the processor's cache.
+        return self._copies.deferred_headers(self.record, self.failure, self.step, self.posted[5] or 0)
+
+    def landed(self) -> None:
+        self._copies.deferred(self)
+
+    def undeliverable(self, error: Exception) -> bool:
+        return self._copies.is_parked_instead(self, error)
+
+    def then(self) -> None:
+        self._copies.overdue.ended(self)
 
 
 class _Parked(_Copy):

@@ -15,12 +15,13 @@ from laneway.pipeline._copies import Copies
 from laneway.pipeline._ladder import Ladder
 from laneway.pipeline._members import Members
 from laneway.pipeline._outbox import Outbox
+from laneway.pipeline._overdue import Overdue
 from laneway.pipeline._pace import Pace
 from laneway.pipeline._relief import Relief
 from laneway.pipeline._replies import Replies
 from laneway.pipeline._result import Result
 from laneway.pipeline._telling import Telling
-from laneway.retry import Park, TryAgain, Verdict, judge
+from laneway.retry import Defer, Park, TryAgain, Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.instrumentation import Event
     from laneway.pipeline._backlog import Backlog
-    from laneway.retry import Defer
     from laneway.typing import Sender
 
 __all__ = ["Desk"]
@@ -86,10 +86,12 @@ class Desk:
         """Sees to it that a call that hangs holds up its own key only."""
         self._clock = clock
         self._ladder = Ladder(route, self.tally, clock, backlog, self.telling)
+        self._overdue = Overdue(self.scheduler)
         self._copies = Copies(
             route,
             app,
             outbox=self.outbox,
+            overdue=self._overdue,
             tally=self.tally,
             telling=self.telling,
             clock=clock,
@@ -191,7 +193,7 @@ class Desk:
         turn = scheduler.take(most)
         if turn:
             self._short_since = None  # whatever becomes of it: a moment that is over would wake the runner for ever
-        while turn and self._ladder.backlog and not (turn := self._without_waiting(turn)):
+        while turn and (self._ladder.backlog or self._overdue) and not (turn := self._without_waiting(turn)):
             turn = scheduler.take(most)
         if turn:
             self.tally.first = self.tally.first or self._clock.wall()
@@ -224,10 +226,9 @@ class Desk:
             self.scheduler.settle_all(turn, result.done)
         tally.handled += len(result.finished)
         tally.skipped += len(result.skipped)
-        if result.finished:
-            self._finish(result.finished)
-        if result.skipped:
-            self._finish(result.skipped)
+        for ended in (result.finished, result.skipped):
+            if ended:
+                self._finish(ended)
         older = result.older
         if older:
             self._supersede([old for new in (*result.finished, *result.skipped) for old in older.get(id(new), ())])
@@ -257,20 +258,18 @@ class Desk:
         now = self._clock.monotonic()
         if self._idle_since is not None:
             self.tally.waited += now - self._idle_since
-        self.outbox.tick(now, is_awaited=self.is_closing and not (self.scheduler.lanes_busy or self.can_start))
+        is_idle = not (self.scheduler.lanes_busy or self.can_start)
+        self.outbox.tick(now, is_idle=is_idle, is_awaited=is_idle and self.is_closing)
+        self._overdue.look(now)
         self._relieve(now)
         self.acks.tick()
         self.scheduler.wake(now)
-        is_idle = self.scheduler.records and not (self.scheduler.lanes_busy or self.outbox.pending or self.can_start)
-        self._idle_since = now if is_idle else None
+        is_idle = not (self.scheduler.lanes_busy or self.can_start)  # by now: acknowledgements make keys ready
+        self._idle_since = now if is_idle and self.scheduler.records and not self.outbox.pending else None
 
     def copy_all(self, records: Sequence[Record[Any]], error: Exception, verdict: Defer | Park) -> None:
         """Send records that no queue holds (the rows of a columnar handler's table) to a retry or error topic."""
-        if self.route.source:
-            calls = [record.attempt for record in records]
-            self._ladder.recall(records)
-            for record, count in zip(records, calls, strict=True):
-                record.attempt = record.before + count
+        self._ladder.recall_called(records)
         self._copies.send_all([(record, error, verdict) for record in records], lambda: None)
 
     def close(self) -> Tally:
@@ -351,8 +350,10 @@ class Desk:
         if isinstance(verdict, TryAgain):
             self._try_again(record, error, verdict)
             self.scheduler.postpone(queue, done, self._clock.monotonic() + verdict.pause.total_seconds())
-        else:
-            # The key stays out, without a lane, until the copy is safe.
+        elif isinstance(verdict, Defer) and not self.route.parks_behind:  # those behind it overtake it anyway
+            self._copies.send_along(record, error, verdict, queue.key)
+            self.scheduler.settle(queue, done + 1)
+        else:  # the key stays out, without a lane, until the copy is safe
             self._copies.send(record, error, verdict, partial(self.scheduler.settle, queue, done + 1))
 
     def _acknowledged(self, record: Record[Any]) -> None:
@@ -373,7 +374,7 @@ class Desk:
 
     def _without_waiting(self, turn: list[KeyQueue[Record[Any]]]) -> list[KeyQueue[Record[Any]]]:
         """What of a turn may run; keys with records on a retry topic send these behind them. None may: a free lane."""
-        may_run, behind = self._ladder.parted(turn)
+        may_run, behind = self._ladder.parted(self._overdue.parted(turn) if self._overdue else turn)
         for queue, step in behind:
             self._send_behind(queue, step)
         if not may_run:

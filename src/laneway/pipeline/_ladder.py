@@ -62,6 +62,15 @@ class Ladder:
             tally.distrusted += not recall(record, route.source, route.retry.attempts * route.step)
         return records
 
+    def recall_called(self, records: Sequence[Record[Any]]) -> None:
+        """As `recall`, of records that were called before anybody looked at what they had; of the source, nothing."""
+        if not self._route.source:
+            return
+        calls = [record.attempt for record in records]
+        self.recall(records)
+        for record, count in zip(records, calls, strict=True):
+            record.attempt = record.before + count
+
     def _is_run(self, record: Record[Any], rerun: Rerun) -> bool:
         """Whether a record of an error topic is run; one that is not never enters the ledger, and so is finished."""
         tally = self._tally

@@ -13,6 +13,7 @@ from laneway.errors import MessageTooLargeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laneway._record import Headers
     from laneway.instrumentation import Tally
     from laneway.pipeline._result import Posted
     from laneway.typing import Sender
@@ -22,6 +23,7 @@ __all__ = ["Letter", "Outbox"]
 _NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
 _SOON, _LATE = 0.002, 0.05  # seconds between looks for answers: while they come, and when none has come for long
 _IN_VAIN = 0.01  # seconds between looks by when a hurry has not helped: there is something wrong with the broker
+_TOGETHER = 0.1  # seconds for which letters are collected: a request costs far more than a letter in it
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
 
 
@@ -38,6 +40,11 @@ class Letter(ABC):
         self.tries = 0
         self.size = _length(posted[1]) + _length(posted[2])
         """Bytes of key and value as it was posted: what is sent in its place may be smaller."""
+
+    def headers(self) -> Headers:
+        """Those that are sent. A kind of which many wait at once may make them anew for each try: they are large."""
+        headers: Headers = self.posted[3]
+        return headers
 
     def heard(self, error: Exception | None) -> None:
         """Its fate is known. It is acted upon at the next tick, not inside of the sender."""
@@ -75,6 +82,8 @@ class Outbox:
         self._noticed = -_NOTICE_EVERY
         self._answers: deque[tuple[Letter, Exception | None]] = deque()
         self._later: list[tuple[float, int, Letter]] = []
+        self._collected: list[Letter] = []
+        self._collecting_since: float | None = None
         self._order = count()
         self._on_way: dict[str, int] = {}
         self._alone: dict[str, Letter | None] = {}
@@ -96,22 +105,26 @@ class Outbox:
 
     def post(self, letter: Letter) -> None:
         """Send a letter; its `landed` is called inside a later `tick`."""
-        if not self.pending:
-            self._quiet_since, self.pause = None, _SOON
-        self.pending += 1
-        self.size += letter.size
-        letter.answers = self._answers
+        self._accept(letter)
         self._send(letter)
 
-    def tick(self, now: float, *, is_awaited: bool = False) -> None:
+    def collect(self, letter: Letter) -> None:
+        """Send a letter for which no key waits: a little later, together with others, while there is other work."""
+        self._accept(letter)
+        self._collected.append(letter)
+
+    def tick(self, now: float, *, is_idle: bool = True, is_awaited: bool = False) -> None:
         """Run callbacks, act on the answers, repeat what is due.
 
         Args:
             now: the time.
-            is_awaited: nothing else is left to do, so no letter is to wait for others that might go with it.
+            is_idle: there is nothing to do meanwhile, so no letter is collected any longer.
+            is_awaited: nor will there be, so no letter is to wait in the sender for others that might go with it.
         """
         if not self.pending:
             return
+        if self._collected:
+            self._send_collected(now, is_idle=is_idle)
         if is_awaited and self.pause < _IN_VAIN:
             self._sender.hurry()
         else:
@@ -130,8 +143,27 @@ class Outbox:
 
     @property
     def next_wake(self) -> float | None:
-        """When the next repeat is due."""
-        return self._later[0][0] if self._later else None
+        """When the next repeat is due, or what is collected."""
+        repeat = self._later[0][0] if self._later else None
+        if not self._collected:
+            return repeat
+        sent = 0.0 if self._collecting_since is None else self._collecting_since + _TOGETHER
+        return sent if repeat is None else min(sent, repeat)
+
+    def _accept(self, letter: Letter) -> None:
+        if not self.pending:
+            self._quiet_since, self.pause = None, _SOON
+        self.pending += 1
+        self.size += letter.size
+        letter.answers = self._answers
+
+    def _send_collected(self, now: float, *, is_idle: bool) -> None:
+        if self._collecting_since is None:
+            self._collecting_since = now
+        if is_idle or now - self._collecting_since >= _TOGETHER:
+            collected, self._collected, self._collecting_since = self._collected, [], None
+            for letter in collected:
+                self._send(letter)
 
     def _send(self, letter: Letter) -> None:
         waiting = self._in_turn.get(letter.posted[0]) if self._in_turn else None
@@ -148,7 +180,7 @@ class Outbox:
                 self._hand_over(waiting.popleft())
 
     def _hand_over(self, letter: Letter) -> None:
-        topic, key, value, headers, partition, timestamp = letter.posted
+        topic, key, value, _, partition, timestamp = letter.posted
         on_way = self._on_way.get(topic, 0)
         self._on_way[topic] = on_way + 1
         self._alone[topic] = None if on_way else letter
@@ -157,7 +189,7 @@ class Outbox:
                 topic,
                 key=key,
                 value=value,
-                headers=headers,
+                headers=letter.headers(),
                 partition=partition,
                 timestamp=timestamp,
                 delivered=letter.heard,

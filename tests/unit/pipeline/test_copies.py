@@ -8,8 +8,10 @@ from laneway import Retry
 from laneway._record import Origin
 from laneway.errors import MessageTooLargeError, ProduceError
 from laneway.instrumentation import Tally
+from laneway.lanes import Scheduler
 from laneway.pipeline import Outbox
 from laneway.pipeline._copies import Copies
+from laneway.pipeline._overdue import Overdue
 from laneway.pipeline._telling import Telling
 from laneway.retry import Defer, Park
 from support.core import FakeClock, FakeSender, make_record, make_route
@@ -31,6 +33,7 @@ class Room:
             self.route,
             "billing",
             outbox=self.outbox,
+            overdue=Overdue(Scheduler(1)),
             tally=self.tally,
             telling=Telling(self.route, self.tally),
             clock=self.clock,
