@@ -7,7 +7,8 @@ record succeeds at its second call: in place after 10 ms, or on a retry topic af
 
 The best, because a machine that is shared has slow spells of seconds to minutes (*tempo*, before and after each pass:
 it varies by half), and a spell can only make a pass slower. The median of the turns is kept too, each compared with
-the pass without failures just before it.
+the pass without failures of the same turn. Every second turn goes the other way round: neither kind always comes after
+the other.
 
 The broker is made warm with as many requests as it takes Java to compile what they run through: copies go out in few
 and large ones, so a broker that has just started would be compiling in every pass with failures and in none without.
@@ -158,9 +159,10 @@ def measured(
     """What became of passes of each share, by turns."""
     passes: dict[int, list[dict[str, Any]]] = {share: [] for share in shares}
     for number in range(repeat):
-        for share, found in passes.items():
+        for share in shares if number % 2 == 0 else reversed(shares):
             if number and share > 1:
                 continue  # such a share takes so long that once tells enough
+            found = passes[share]
             before = {
                 "measured": time.strftime("%Y-%m-%d %H:%M"),
                 "load_before": round(os.getloadavg()[0], 2),
