@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ class Copies:
         self._last = route.interceptors.last
         interceptors = route.interceptors.error
         self._censor = Censor(interceptors, telling.interceptor_failed) if interceptors else None
-        self._landed: list[_Deferred | _Along] = []
+        self._landed: list[_Deferred] = []
         """Copies that are safe on retry topics, and whose records are still to be finished in this tick."""
         outbox.landed = self._finish_landed
 
@@ -91,7 +92,7 @@ class Copies:
         """As `send`, together with others: the records of the key go on meanwhile, unless it takes too long."""
         step, cause = verdict.step, error if self._censor else None
         place = self._place(record, step)
-        copy = _Along(self, record, place, Failure.of(error, with_trace=False), step, cause, key)
+        copy = _Along(key, self, record, place, Failure.of(error, with_trace=False), step, cause)
         self.overdue.began(copy, self._clock.monotonic())
         self._outbox.collect(copy)
 
@@ -216,9 +217,9 @@ class Copies:
         then: Callable[[], None],
     ) -> None:
         self._joined(record, step)
-        self._outbox.post(_Deferred(self, record, self._deferred(record, failure, step), then, failure, step, cause))
+        self._outbox.post(_Awaited(then, self, record, self._deferred(record, failure, step), failure, step, cause))
 
-    def deferred(self, copy: _Deferred | _Along) -> None:
+    def deferred(self, copy: _Deferred) -> None:
         """A copy is safe on the retry topic of a step; its record is finished together with others."""
         self._tally.deferred += 1
         self._telling.deferred(copy.record, copy.failure, copy.step)
@@ -232,7 +233,7 @@ class Copies:
             for copy in landed:
                 copy.then()
 
-    def is_parked_instead(self, copy: _Deferred | _Along, error: Exception) -> bool:
+    def is_parked_instead(self, copy: _Deferred, error: Exception) -> bool:
         """What is too large for a retry topic is parked: a copy without its value could not be handled later."""
         if not is_hopeless(error):
             return False
@@ -272,37 +273,30 @@ class Copies:
         return (self._error_topic, record.key, value, headers, None, record.timestamp)
 
 
-class _Copy(Letter):
-    """A copy on its way. A class: a pair of closures is a dozen objects for each record that fails."""
+class _Deferred(Letter):
+    """A copy on its way to a retry topic. A class: a pair of closures is a dozen objects for each record that fails."""
 
-    __slots__ = ("_copies", "record", "then")
-
-    def __init__(self, copies: Copies, record: Record[Any], posted: Posted, then: Callable[[], None]) -> None:
-        super().__init__(posted)
-        self._copies = copies
-        self.record = record
-        self.then = then
-
-
-class _Deferred(_Copy):
-    """One for a retry topic."""
-
-    __slots__ = ("cause", "failure", "step")
+    __slots__ = ("_copies", "cause", "failure", "record", "step")
 
     def __init__(
         self,
         copies: Copies,
         record: Record[Any],
         posted: Posted,
-        then: Callable[[], None],
         failure: Failure | None,
         step: int,
         cause: Exception | None,
     ) -> None:
-        super().__init__(copies, record, posted, then)
+        super().__init__(posted)
+        self._copies = copies
+        self.record = record
         self.failure = failure
         self.step = step
         self.cause = cause
+
+    @abstractmethod
+    def then(self) -> None:
+        """Called when it is safe."""
 
     def landed(self) -> None:
         self._copies.deferred(self)
@@ -311,27 +305,26 @@ class _Deferred(_Copy):
         return self._copies.is_parked_instead(self, error)
 
 
-class _Along(Letter):
-    """One for a retry topic that nobody waits for, unless it is late."""
+class _Awaited(_Deferred):
+    """One that its key waits for."""
 
-    __slots__ = ("_copies", "cause", "due", "failure", "is_late", "is_over", "key", "record", "step")
+    __slots__ = ("_then",)
 
-    def __init__(
-        self,
-        copies: Copies,
-        record: Record[Any],
-        posted: Posted,
-        failure: Failure,
-        step: int,
-        cause: Exception | None,
-        key: Hashable,
-    ) -> None:
-        super().__init__(posted)
-        self._copies = copies
-        self.record = record
-        self.failure = failure
-        self.step = step
-        self.cause = cause
+    def __init__(self, then: Callable[[], None], *rest: Any) -> None:
+        super().__init__(*rest)
+        self._then = then
+
+    def then(self) -> None:
+        self._then()
+
+
+class _Along(_Deferred):
+    """One that nobody waits for, unless it is late."""
+
+    __slots__ = ("due", "is_late", "is_over", "key")
+
+    def __init__(self, key: Hashable, *rest: Any) -> None:
+        super().__init__(*rest)
         self.key = key
         self.due = 0.0
         self.is_late = self.is_over = False
@@ -341,20 +334,14 @@ class _Along(Letter):
         # meanwhile out of the processor's cache.
         return self._copies.deferred_headers(self.record, self.failure, self.step, self.posted[5] or 0)
 
-    def landed(self) -> None:
-        self._copies.deferred(self)
-
-    def undeliverable(self, error: Exception) -> bool:
-        return self._copies.is_parked_instead(self, error)
-
     def then(self) -> None:
         self._copies.overdue.ended(self)
 
 
-class _Parked(_Copy):
+class _Parked(Letter):
     """One for the error topic, and how it is made smaller."""
 
-    __slots__ = ("_failure", "_make", "_reductions")
+    __slots__ = ("_copies", "_failure", "_make", "_record", "_reductions", "_then")
 
     def __init__(
         self,
@@ -365,26 +352,29 @@ class _Parked(_Copy):
         failure: Failure,
         make: Callable[[Reduction], Posted | None],
     ) -> None:
-        super().__init__(copies, record, posted, then)
+        super().__init__(posted)
+        self._copies = copies
+        self._record = record
+        self._then = then
         self._failure = failure
         self._make = make
         self._reductions: list[Reduction] = ["trace", "value"]
 
     def landed(self) -> None:
-        self._copies.parked(self.record, self._failure, self.posted[0], self.then)
+        self._copies.parked(self._record, self._failure, self.posted[0], self._then)
 
     def undeliverable(self, error: Exception) -> bool:
         if isinstance(error, TimestampRefusedError):
             # A header tells the record's own; the time of the copy is better than none.
             self.posted = (*self.posted[:5], None)
         if not is_hopeless(error) or not self._reductions:
-            return self._copies.is_rescued(self.record, error, self.then)
+            return self._copies.is_rescued(self._record, error, self._then)
         # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
         # the value still tells where the record is.
         smaller = self._make(self._reductions.pop(0))
         if smaller is None:
-            self._copies.drop(self.record, self._failure)
-            self.then()
+            self._copies.drop(self._record, self._failure)
+            self._then()
             return True
         self.posted = smaller
         self._copies.reduced(is_first=bool(self._reductions))

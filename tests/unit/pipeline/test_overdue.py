@@ -40,6 +40,13 @@ class Room:
             self.desk.settle(turn, self._call.single(turn))
         return self.calls[before:]
 
+    def begin_late(self):
+        """Let the first record fail, and its copy be late."""
+        self.sender.is_silent = True
+        self.admit((0, b"a"))
+        self.work()
+        self.wait(0.6)
+
     def wait(self, seconds):
         self.clock.advance(seconds)
         self.desk.tick()
@@ -124,10 +131,7 @@ def test_a_record_without_a_key_waits_for_nobody():
 def test_what_is_dropped_while_its_key_waits_is_gone():
     """A partition that is given away takes its records with it; the key then has nothing to go on with."""
     room = Room(0)
-    room.sender.is_silent = True
-    room.admit((0, b"a"))
-    room.work()
-    room.wait(0.6)
+    room.begin_late()
     room.admit((1, b"a"), (2, b"a"))
     assert room.work() == []
 
@@ -144,10 +148,7 @@ def test_what_is_dropped_while_its_key_waits_is_gone():
 def test_a_copy_that_is_too_large_is_parked_and_its_key_goes_on():
     """Late or not: the error topic is where it is safe."""
     room = Room(0, answers=[MessageTooLargeError("no")])
-    room.sender.is_silent = True
-    room.admit((0, b"a"))
-    room.work()
-    room.wait(0.6)
+    room.begin_late()
     room.admit((1, b"a"))
     assert room.work() == []
 
