@@ -83,6 +83,23 @@ def test_a_small_batch_does_not_slow_the_pace():
     assert size.limit == 50_000
 
 
+def test_a_small_batch_does_not_take_back_what_was_proven():
+    """Between two large batches some retries were due: the second may be as large as without them."""
+    size = BatchSize(target=5, most=10_000_000, first=1_000)
+    size.measured(8_000, seconds=0.11)
+    size.measured(500, seconds=0.05)
+    assert size.limit == 64_000
+
+
+def test_a_large_batch_that_took_long_proves_no_more_than_itself():
+    """One that turned out slow is where growth begins again."""
+    size = BatchSize(target=5, most=10_000_000, first=1_000)
+    size.measured(400_000, seconds=4.1)
+    size.measured(200_000, seconds=100.1)
+    size.measured(10_000, seconds=0.001)
+    assert size.limit == 1_600_000
+
+
 def test_a_handler_that_turned_slow_gets_smaller_batches():
     """Large batches that take too long lower the pace."""
     size = BatchSize(target=5, most=1_000_000, first=10_000)

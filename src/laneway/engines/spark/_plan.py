@@ -13,7 +13,7 @@ P = TypeVar("P")
 __all__ = ["BatchSize", "Share", "pack", "spread"]
 
 _FIXED = 0.1  # seconds of a batch that are planning and logs, however many records: not part of the pace
-_GROWTH = 8.0  # a batch is at most this many times the last one, so one lucky measurement cannot ask for an hour
+_GROWTH = 8.0  # a batch is at most this many times an earlier one, so one lucky measurement cannot ask for an hour
 _SMALL = 2_000  # records: below this one task is faster than several, because each task costs about 10 ms
 
 
@@ -53,7 +53,7 @@ class BatchSize:
         self._most = most
         self._first = min(first, most)
         self._rate: float | None = None
-        self._last = 0
+        self._proven = 0
 
     @property
     def limit(self) -> int:
@@ -61,19 +61,21 @@ class BatchSize:
         if self._rate is None:
             return self._first
         wanted = self._rate * self._target
-        return int(max(1, min(wanted, max(self._last, self._first) * _GROWTH, self._most)))
+        return int(max(1, min(wanted, max(self._proven, self._first) * _GROWTH, self._most)))
 
     def measured(self, records: int, seconds: float) -> None:
         """A batch of so many records took so long."""
         if records <= 0 or seconds <= 0:
             return
-        self._last = records
         rate = records / max(seconds - _FIXED, seconds / 2)
-        # A small batch is all overhead and says little about the pace of a large one: it may only raise it.
+        # A small batch is all overhead and says little about the pace of a large one: it may only raise it. Nor does it
+        # take back how large a batch was seen to go well: a few retries that were due would cut what comes after them.
+        is_small = self._rate is not None and records < self._rate * self._target / 4
         if self._rate is None or rate > self._rate:
             self._rate = rate
-        elif records >= self._rate * self._target / 4:
+        elif not is_small:
             self._rate = (self._rate + rate) / 2
+        self._proven = max(self._proven, records) if is_small else records
 
 
 def spread(waiting: dict[P, int], limit: int) -> dict[P, int]:
