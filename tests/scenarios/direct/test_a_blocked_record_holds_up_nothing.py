@@ -107,6 +107,7 @@ def test_a_clean_restart_repeats_nothing(scene: DirectScene) -> None:
     scene.workers[0].send(15)
     (scene.folder / "gate").touch()
     assert scene.workers[0].ended(60) == 0, scene.workers[0].output
+    scene.produce(20, keys=5)  # or nothing would show that the second run was there at all
     scene.worker(gate=scene.folder / "gate", lanes=30, seconds=0.003)
     scene.wait_until_idle()
     scene.dismiss_all()
