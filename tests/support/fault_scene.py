@@ -97,6 +97,21 @@ class FaultScene(Scene):
         """Calls that failed."""
         return self._events("failed")
 
+    def delete_in_use(self, topic: str) -> None:
+        """Delete a topic that has records; a run may make it anew at once.
+
+        Until the broker has seen to it, it acknowledges what comes for the topic, and that is lost without a trace.
+        """
+        self.admin.delete(topic)
+
+        def is_away() -> bool:
+            try:
+                return not any(self.ends(topic).values())
+            except BrokerAbsentError:  # has no leader for a moment
+                return False
+
+        eventually(is_away, why=f"the end of {topic}")
+
     def waiting(self) -> list[Event]:
         """Calls that reached the gate."""
         return self._events("waiting")

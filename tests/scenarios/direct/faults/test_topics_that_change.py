@@ -103,7 +103,7 @@ def _delete_while_calls_run(scene: DirectFaultScene) -> set[Place]:
     """Let calls of ten records begin, delete the retry topic, and let them fail; gives their places."""
     gated = scene.produce_failing([1] * 10, b"gate", b"gated")
     scene.until(lambda: len(scene.waiting()) == 10)
-    scene.admin.delete(scene.retry())
+    scene.delete_in_use(scene.retry())
     scene.gate.touch()
     return gated
 

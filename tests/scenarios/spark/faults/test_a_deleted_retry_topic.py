@@ -16,7 +16,7 @@ def delete_in_mid_batch(scene: FaultScene) -> set[Place]:
     """Let calls of ten records begin, delete the retry topic, and let them fail; gives their places."""
     gated = scene.produce_failing([1] * 10, b"gate")
     scene.until(scene.waiting)
-    scene.admin.delete(scene.retry())
+    scene.delete_in_use(scene.retry())
     scene.gate.touch()
     return gated
 
