@@ -968,7 +968,9 @@ def test_a_breaker_stops_a_turn_at_the_first_failure():
     records += [make_record(2000 + at, b"key-%d" % at, b"outage 4") for at in range(5)]
     tally = run(handlers.obey_quickly, records, processes=1, breaker=Breaker(1, "50ms", "50ms"))
 
-    assert (tally.handled, tally.parked, tally.breaker_opened) == (2005, 0, 1)
+    assert (tally.handled, tally.parked) == (2005, 0)
+    # On a slow machine turns are cut short, and one of the others may be left to probe with: it closes, and opens anew.
+    assert 1 <= tally.breaker_opened <= 4
     times = [line["at"] for line in notes("begin")]
     assert all(later - earlier > 0.049 for earlier, later in itertools.pairwise(times[:4]))
 
