@@ -54,7 +54,7 @@ class DirectScene(Scene):
         for kind in ("begun", "done", "failed"):
             (self._history(name) / kind).mkdir(parents=True)
         target = rest.pop("target", "support.direct_app:app")
-        made = self.run("--engine", "direct", *arguments, target=target, life=name, **QUICK, **rest)
+        made = self.run("--engine", "direct", *arguments, target=target, life=name, **{**QUICK, **rest})
         self.workers.append(made)
         return made
 
@@ -149,6 +149,10 @@ class DirectScene(Scene):
         made = Traffic(self, rate=rate, keys=keys, burst=burst, most=most)
         self._traffic.append(made)
         return made
+
+    def quiet(self) -> int:
+        """Produce nothing more; gives how many records there were."""
+        return sum(traffic.stop() for traffic in self._traffic)
 
     def close(self) -> None:
         """End what runs."""

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from laneway._record import Record
 from laneway.errors import EngineError
+from laneway.kafka._apart import commit_apart
 from laneway.kafka._errors import BrokerAbsentError, as_admin_error, is_auth_error
 from laneway.kafka._group import known_to
 from laneway.kafka._quiet import quiet
@@ -25,6 +26,7 @@ __all__ = ["Membership", "Owner"]
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
+_APART = 5.0  # seconds for each request of a commit on a connection of its own
 _NO_ANSWER = 60.0  # seconds after which a commit's answer is not waited for any more; the client gives up long before
 
 
@@ -61,10 +63,15 @@ class Membership:
         options: librdkafka options, as `ClusterSettings.consumer_options` gives them.
         group: the group's name.
         owner: who is told of partitions that come and go.
+        client: options of any client of the cluster, for `commit_apart`; it is refused without them.
     """
 
-    def __init__(self, options: Mapping[str, Any], group: str, owner: Owner) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], group: str, owner: Owner, client: Mapping[str, Any] | None = None
+    ) -> None:
         self._owner = owner
+        self._group = group
+        self._client = client
         options = {
             **quiet(options),
             "group.id": group,
@@ -157,6 +164,16 @@ class Membership:
         for answer in answers or ():
             if answer.error is not None:
                 raise as_admin_error(KafkaException(answer.error))
+
+    def commit_apart(self, offsets: Mapping[Place, Committed]) -> None:
+        """Commit without waiting for a rebalance that blocks the member's own connection.
+
+        Raises:
+            AdminError: it is not known to have happened.
+        """
+        if self._client is None:
+            raise BrokerAbsentError("there is no other connection")
+        commit_apart(self._client, self._group, self.metadata(), offsets, _APART)
 
     def commit_soon(self, offsets: Mapping[Place, Committed]) -> bool:
         """Send a commit, whose answer comes with a later read; False, and nothing happens, while one is under way.

@@ -98,6 +98,8 @@ class _InTransactions:
         else:
             self._producer.commit_transaction(30)
 
+    commit_apart = commit
+
     def commit_soon(self, offsets: Mapping[Place, Committed]) -> bool:
         self.commit(offsets)
         self._answers.append((offsets, None))
@@ -136,7 +138,7 @@ def test_offsets_may_go_into_a_transaction(scene: DirectScene, *, aborts: bool) 
     time.sleep(1.5)  # one regular commit at least
     crew.stop()
     eventually(lambda: crew.is_finished, timeout=30)
-    crew.end(30)
+    crew.end(lambda: False)
     crew.raise_if_failed()
     loop.close()
 

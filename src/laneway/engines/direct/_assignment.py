@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from laneway.errors import DataLossError
+from laneway.errors import AdminError, DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
 from laneway.lanes import CLEAN, NEW, began_with, decode_finished
@@ -257,10 +257,21 @@ class Assignment:
                     return False
                 time.sleep(0.05)
             else:
-                self._offsets.sent(offsets)
-                self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
+                self._committed(offsets)
                 break
         return True
+
+    def commit_apart(self, offsets: Mapping[Place, Committed]) -> None:
+        """Try to commit on another connection than the one where a commit is not answered."""
+        try:
+            self.commits.commit_apart(offsets)
+        except AdminError:
+            return  # the commit under way may still be answered
+        self._committed(offsets)
+
+    def _committed(self, offsets: Mapping[Place, Committed]) -> None:
+        self._offsets.sent(offsets)
+        self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
 
     def _with_retries(self, places: Iterable[Place]) -> list[Place]:
         found: list[Place] = []

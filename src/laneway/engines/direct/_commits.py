@@ -33,6 +33,14 @@ class Commits(Protocol):
         """Begin to commit; False, and nothing happens, while an earlier one is under way."""
         ...
 
+    def commit_apart(self, offsets: Mapping[Place, Committed]) -> None:
+        """Commit although an earlier commit is under way and is not answered, and return when the broker has it.
+
+        Raises:
+            AdminError: it is not known to have happened.
+        """
+        ...
+
     def answers(self) -> list[tuple[Mapping[Place, Committed], AdminError | None]]:
         """What became of `commit_soon` since this was last asked, in order: None, or why the broker has it not."""
         ...

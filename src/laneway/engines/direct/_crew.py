@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Crew"]
 
+_LOOK = 0.02  # seconds between looks at whether the group was left
+_LEAVE = 15.0  # seconds that the last commit and leaving the group may take
+_REBALANCE = 2.0  # seconds after which leaving is held up by a rebalance
+_WAITING = (
+    "everything is committed; waiting for the group to finish its rebalance, "
+    "so that the other members get the partitions at once. A second signal ends the process now"
+)
 _ASK = 1.0  # seconds between questions for what others of the group have committed
 _PATIENCE = 0.6  # of max_poll_interval: what brokers may take to answer when partitions come
 _BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
@@ -70,6 +77,8 @@ class Crew:
         self.admin = Admin(cluster.client_options())
         self.sources = list(dict.fromkeys(route.topic.name for route in routes))
         self._app = app
+        self._note = note
+        self._session = max(_LEAVE, cluster.consumer.session_timeout.total_seconds() + _REBALANCE)
         self._asked = 0.0
         partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
         self._sender = KafkaSender(cluster.producer_options())
@@ -120,7 +129,7 @@ class Crew:
             tell=tell,
             note=note,
         )
-        membership = Membership(options, app, assignment)
+        membership = Membership(options, app, assignment, cluster.client_options())
         membership.reached = reached
         assignment.membership = membership
         assignment.commits = membership if commits is None else commits(membership)
@@ -164,14 +173,30 @@ class Crew:
         for station in self.stations:
             station.finish()
 
-    def end(self, timeout: float) -> bool:
-        """Commit what is finished and leave, whatever still runs; False when that was not possible in time."""
+    def end(self, is_forced: Callable[[], bool]) -> bool:
+        """Commit what is finished and leave, whatever still runs; False when not everything was committed in time.
+
+        With a rebalance under way brokers let nobody leave before it is over. A process that ends earlier keeps its
+        partitions from the others until its session ends, so it waits as long as a session lasts.
+
+        Args:
+            is_forced: asked often; once it says yes and everything is committed, nothing is waited for any more.
+        """
         for station in self.stations:
             if not station.is_over:
                 station.abandon()
-        is_left = self.member.leave(timeout)
+        self.member.leave()
+        began, is_noted = time.monotonic(), False
+        while not self.member.is_over:
+            is_committed, waited = self.member.is_committed, time.monotonic() - began
+            if waited > (self._session if is_committed else _LEAVE) or (is_committed and is_forced()):
+                break
+            if is_committed and waited > _REBALANCE and not is_noted:
+                self._note(_WAITING)
+                is_noted = True
+            time.sleep(_LOOK)
         self._sender.flush(1.0)
-        return is_left
+        return self.member.is_committed
 
     def ends(self) -> dict[Place, int]:
         """Up to where everything there is now reaches: the ends of the sources, and what is due of their retries.

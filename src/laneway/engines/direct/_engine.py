@@ -44,7 +44,6 @@ __all__ = ["DirectEngine"]
 
 _LOOK = 0.02  # seconds between looks at what runs
 _REPORT = 0.25  # seconds between two tallies
-_LEAVE = 15.0  # seconds that the last commit and leaving the group may take
 _MOST_EVENTS = 10_000  # events that wait to be told; they are examples
 
 
@@ -194,12 +193,13 @@ class DirectEngine:
             self._consume(report, settings)
         finally:
             self.life.enter(State.CLOSING, "leaving the group")
+            asked = self._stops
             if check is not None:
                 check.end()
             if self._errors is not None:
                 self._errors.end()
             for crew in crews:
-                report.was_forced |= not crew.end(_LEAVE)
+                report.was_forced |= not crew.end(lambda: self._stops > max(1, asked))
             self._report(report, is_last=True)
             for crew in crews:
                 report.tally.gaps += crew.member.gaps

@@ -25,7 +25,6 @@ __all__ = ["DirectErrorSchedule", "ErrorRun"]
 
 _LOOK = 0.02  # seconds between looks at a run
 _FIRST = 3.0  # seconds that the first records may take, once the group has let us in
-_LEAVE = 15.0  # seconds that the last commit and leaving the group may take
 
 
 class ErrorRun:
@@ -83,9 +82,9 @@ class ErrorRun:
                 time.sleep(_LOOK)
             is_finished = crew.is_finished
         finally:
-            has_left = crew.end(_LEAVE)
+            is_committed = crew.end(is_forced)
             self._done(plan.topic.name, crew.news())
-        return is_finished and has_left
+        return is_finished and is_committed
 
     def _work(self, crew: Crew, plan: ErrorPlan, is_over: Callable[[], bool]) -> None:
         """Let the crew work until it is past the ends, or waits in vain: another process may hold the partitions."""

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Member"]
 
 _FETCH = 1_000  # records a read: to convert more at once would keep lanes waiting for the interpreter
-_COMMIT = 1.0  # seconds between commits
+_COMMIT = 0.25  # seconds between commits; what a killed process finished since the last one runs again
 _COMMIT_COUNT = 50_000  # records after which a commit comes sooner
 _TEND = 0.05  # seconds between looks at what is full and what is to be committed
 _POLL = 0.1  # seconds to wait for records
 _SHORT = 0.002  # seconds to wait for room
 _HOLD = 0.5  # seconds without room before partitions are paused: to pause throws away what is fetched
 _LAST_COMMIT = 10.0  # seconds that the last commit may take
+_APART = 1.0  # seconds without an answer after which the last commit goes over a connection of its own
 
 
 class Member:
@@ -146,14 +147,15 @@ class Member:
         for found in self._retries.values():
             found.end()
 
-    def leave(self, timeout: float) -> bool:
-        """Commit, leave the group and end; False when it was not in time, or could not be committed."""
+    def leave(self) -> None:
+        """Commit, leave the group and end; `is_over` and `is_committed` say how far it is. Any thread may call it."""
         self._assignment.is_leaving = True  # what could be finished is finished
         self._is_stopping = self._is_over = True
-        if self._thread.ident is None:
-            return True  # it was told to end before it began
-        self._thread.join(timeout)
-        return self._is_committed and not self._thread.is_alive()
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether everything finished is committed, at the end. Any thread may ask."""
+        return self._is_committed or self._thread.ident is None  # one that never began has nothing to commit
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything of ours before these ends is finished. Any thread may ask."""
@@ -245,7 +247,8 @@ class Member:
             self._let_go_on()
             self._keep_in_bounds()
         self._assignment.hear_commits()
-        if now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT:
+        # At the end only the last commit counts: another one behind it would take its word back that all is clean.
+        if not self._is_over and (now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT):
             self._commit(now)
 
     def _let_go_on(self) -> None:
@@ -324,16 +327,23 @@ class Member:
         self._offsets.sent(due)
 
     def _commit_last(self) -> None:
-        """Commit for good, in a generation of the group that lasts.
+        """Commit what is finished and see it acknowledged.
 
-        A commit that is sent behind a request to join is refused: it is answered when that generation is over. So we
-        take part until the partitions are shared out. Whoever leaves before that keeps the others waiting until its
-        session runs out, and what it could not commit is repeated.
+        During a rebalance the broker answers no commit on the member's own connection. The rebalance is over when every
+        member has joined again or its session has ended, which takes long when one was killed. So a commit that is not
+        answered soon is sent over another connection too.
         """
-        deadline = time.monotonic() + _LAST_COMMIT
-        while True:
+        began = time.monotonic()
+        apart = began + _APART
+        while not self._assignment.is_expelled:
             due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
-            self._is_committed = self._assignment.commit_now(due, 0.0) and not self._assignment.is_expelled
-            if self._is_committed or self._assignment.is_expelled or time.monotonic() > deadline:
+            self._is_committed = not due
+            now = time.monotonic()
+            if not due or now - began > _LAST_COMMIT:
                 return
+            if now > apart:
+                self._assignment.commit_apart(due)
+                apart = time.monotonic() + _APART
+            elif self._assignment.commits.commit_soon(due):
+                self._offsets.sent(due)
             self._turn()
