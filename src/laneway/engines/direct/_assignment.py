@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from laneway.errors import AdminError, DataLossError
+from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
 from laneway.lanes import CLEAN, NEW, began_with, decode_finished
@@ -127,7 +127,7 @@ class Assignment:
         deadline = time.monotonic() + self._budget
         for topic, partition in everything:
             for station in self._stations[topic]:
-                station.order(_releasing(station, partition))
+                station.order(partial(station.desk.release, partition))
         while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
             time.sleep(_LOOK)
         self._commit_last(everything, deadline)
@@ -226,7 +226,7 @@ class Assignment:
         topic, partition = place
         for station in self._stations[topic]:
             station.desk.fence(partition, self.membership.epoch)
-            station.order(_opening(station, partition))
+            station.order(partial(station.desk.open, partition))
         self._offsets.begin(place, start, None)
         self.membership.finished.pop(place, None)
         self.membership.epoch += 1
@@ -257,19 +257,12 @@ class Assignment:
                     return False
                 time.sleep(0.05)
             else:
-                self._committed(offsets)
-                break
+                self.committed(offsets)
+                return True
         return True
 
-    def commit_apart(self, offsets: Mapping[Place, Committed]) -> None:
-        """Try to commit on another connection than the one where a commit is not answered."""
-        try:
-            self.commits.commit_apart(offsets)
-        except AdminError:
-            return  # the commit under way may still be answered
-        self._committed(offsets)
-
-    def _committed(self, offsets: Mapping[Place, Committed]) -> None:
+    def committed(self, offsets: Mapping[Place, Committed]) -> None:
+        """The broker has these."""
         self._offsets.sent(offsets)
         self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
 
@@ -327,7 +320,7 @@ class Assignment:
                 if finished is not None and finished.end <= self._bounds(place)[1]:
                     self.membership.finished[place] = finished
                 for station in self._stations[place[0]]:
-                    station.order(_opening(station, partition))
+                    station.order(partial(station.desk.open, partition))
             if not all(known.get(place, (0, CLEAN))[1] == CLEAN for place in places):
                 unclean.append(partition)
         held = self._recovery.begin(source, partitions, starts, unclean=unclean)
@@ -391,21 +384,9 @@ class Assignment:
         topic, partition = place
         for station in self._stations[topic]:
             station.desk.fence(partition, self.membership.epoch)
-            station.order(_forgetting(station, partition))
+            station.order(partial(station.desk.forget, partition))
 
     def _tell_revoked(self, places: list[Place], *, is_lost: bool) -> None:
         for topic in dict.fromkeys(topic for topic, _ in places):
             partitions = tuple(part for name, part in places if name == topic)
             self._tell(PartitionsRevoked(topic, partitions, is_lost))
-
-
-def _opening(station: Station, partition: int) -> Callable[[], None]:
-    return lambda: station.desk.open(partition)
-
-
-def _releasing(station: Station, partition: int) -> Callable[[], None]:
-    return lambda: station.desk.release(partition)
-
-
-def _forgetting(station: Station, partition: int) -> Callable[[], None]:
-    return lambda: station.desk.forget(partition)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from laneway.errors import AdminError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -342,7 +345,9 @@ class Member:
             if not due or now - began > _LAST_COMMIT:
                 return
             if now > apart:
-                self._assignment.commit_apart(due)
+                with suppress(AdminError):  # the commit under way may still be answered
+                    self._assignment.commits.commit_apart(due)
+                    self._assignment.committed(due)
                 apart = time.monotonic() + _APART
             elif self._assignment.commits.commit_soon(due):
                 self._offsets.sent(due)
