@@ -43,7 +43,7 @@ lint: .make/installed  ## Style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Four at a time, a file as a whole: each of them waits for much of its time.
+# Four at a time, because each of them waits for much of its time.
 test: setup lint  ## Everything, on real Kafka and real Spark.
 	$(BIN)/python -m pytest tests -n 4 --dist loadfile --no-loadscope-reorder --durations=20 -rR
 

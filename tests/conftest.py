@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,21 +14,60 @@ if TYPE_CHECKING:
     from support.contract import Cluster
 
 
+_BROKER: pytest.StashKey[tuple[ExitStack, str]] = pytest.StashKey()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Bare `pytest` needs neither broker nor Spark; naming a path or a marker runs what was named.
 
-    Files with real processes come first, in their random order: when several files run at a time, the quick ones fill
-    what is left at the end.
+    Files with real processes come first, in their random order, and the Spark session before all others: the quick ones
+    fill what is left at the end.
     """
-    heavy = [item for item in items if any(map(item.get_closest_marker, ("broker", "spark")))]
+    heavy = {item for item in items if any(map(item.get_closest_marker, ("broker", "spark")))}
     files = {item.path for item in heavy}
-    items.sort(key=lambda item: item.path not in files)
+    items.sort(key=lambda item: (not _uses_the_session(item.nodeid), item.path not in files))
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.markexpr:
         return
     if heavy:
         config.hook.pytest_deselected(items=heavy)
         items[:] = [item for item in items if item not in heavy]
+
+
+def _uses_the_session(nodeid: str) -> bool:
+    """Whether a test is one of the contract on Spark, which share a session."""
+    return nodeid.startswith("tests/contract/") and "spark" in nodeid.partition("[")[2]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one process run a whole file, and one all tests of the Spark session."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileOrSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark session" if _uses_the_session(nodeid) else super()._split_scope(nodeid)
+
+    return ByFileOrSession(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give each process of a run the broker that all of them share; it is started for the first of them."""
+    if "not broker" in node.config.option.markexpr:
+        return
+    if _BROKER not in node.config.stash:
+        from laneway import broker
+
+        stack = ExitStack()
+        node.config.stash[_BROKER] = (stack, stack.enter_context(broker.ephemeral()).bootstrap)
+    node.workerinput["bootstrap"] = node.config.stash[_BROKER][1]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the broker that the processes of the run shared."""
+    if _BROKER in config.stash:
+        config.stash[_BROKER][0].close()
 
 
 @pytest.hookimpl(trylast=True)
@@ -49,7 +89,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A real broker that lives as long as the test run."""
     from confluent_kafka import Producer
 
@@ -57,10 +97,12 @@ def cluster() -> Iterator[Cluster]:
     from laneway.kafka import Admin
     from support.contract import Cluster
 
-    with broker.ephemeral() as running:
-        options = {"bootstrap.servers": running.bootstrap}
+    with ExitStack() as stack:
+        shared = getattr(request.config, "workerinput", {}).get("bootstrap")
+        bootstrap = shared or stack.enter_context(broker.ephemeral()).bootstrap
+        options = {"bootstrap.servers": bootstrap}
         producer = Producer({**options, "linger.ms": 1, "enable.idempotence": True})
-        yield Cluster(running.bootstrap, Admin(options), producer)
+        yield Cluster(bootstrap, Admin(options), producer)
 
 
 @pytest.fixture(scope="session")
