@@ -35,7 +35,7 @@ demo: setup  ## See a real Kafka topic processed on Spark: order, loss and speed
 	$(BIN)/laneway demo
 
 unit: .make/installed  ## Fast tests: no broker, no Spark, under a minute.
-	$(BIN)/python -m pytest -n 2 tests -m "not broker and not spark and not slow"
+	$(BIN)/python -m pytest -n 2 tests -m "not broker and not spark and not slow and not soak"
 
 lint: .make/installed  ## Style, types and layers.
 	$(BIN)/ruff check .
@@ -45,7 +45,7 @@ lint: .make/installed  ## Style, types and layers.
 
 # Four at a time, because each of them waits for much of its time.
 test: setup lint  ## Everything, on real Kafka and real Spark.
-	$(BIN)/python -m pytest tests -n 4 --dist loadfile --no-loadscope-reorder --durations=20 -rR
+	$(BIN)/python -m pytest tests -n 4 --dist loadfile --no-loadscope-reorder -m "not soak" --durations=20 -rR
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py
@@ -55,7 +55,8 @@ peers: setup  ## Measure other systems beside laneway, in the same run (over an 
 	$(BIN)/python bench/peers/run.py --laneway direct,spark --repeat 3
 	$(BIN)/python bench/table.py
 
-soak: setup  ## Twenty minutes of faults on a cluster of three nodes, and a checker.
+soak: setup  ## Long tests, then twenty minutes of faults on a cluster of three nodes, and a checker.
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile -m soak --durations=20
 	$(BIN)/python bench/soak.py
 
 lock: | $(if $(findstring .make,$(UV)),$(UV))  ## Pin every dependency with its hashes anew.

@@ -11,7 +11,7 @@ import pytest
 
 SOAK = Path(__file__).parents[3] / "bench" / "soak.py"
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(560)]
+pytestmark = [pytest.mark.broker, pytest.mark.soak, pytest.mark.timeout(560)]
 
 
 def test_three_minutes_of_faults_lose_and_reorder_nothing(tmp_path):
