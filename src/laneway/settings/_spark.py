@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from laneway.settings._spark_code import FIX, java_refusal, loads_code
+
 __all__ = ["is_sensitive", "refusal", "value_refusal"]
 
 _SENSITIVE = re.compile(
@@ -44,6 +46,8 @@ def refusal(key: str) -> tuple[str, str] | None:
         return f"the option is managed by laneway: {reason}", fix
     if any(part in even for part in _PARTS):
         return f"the option is forbidden: {_CODE}", "remove it"
+    if loads_code(even):
+        return f"the option is forbidden: {_CODE}", FIX
     if not key.startswith("spark."):
         return "a Spark option starts with 'spark.'", f"write 'spark.{key[:60].strip()}', or remove it"
     return None if key == "".join(key.split()) else ("the option has spaces in its name", f"write {even[:80]}")
@@ -54,6 +58,6 @@ def value_refusal(key: str, value: str) -> tuple[str, str] | None:
     even = key.lower()
     if even in _OFF and value.strip().lower() != "false":
         return f"the option must stay off: {_OFF[even]}", "remove it"
-    if even.endswith("javaoptions") and "java.security.auth.login.config" in value.lower():
-        return f"the option is forbidden: {_CODE}", "use the 'security' settings of the cluster"
+    if even.endswith("javaoptions"):
+        return java_refusal(value)
     return None
