@@ -43,7 +43,7 @@ def trace_of(error: BaseException, last_line: str) -> str:
 
 
 def one_line(trace: str) -> str:
-    """A trace as a header holds it: line ends become ``\\n``, so that tools print a record's headers on one line."""
+    """A trace as a header holds it: without line ends, so that tools print a record's headers on one line."""
     return trace.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
