@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway.engines.spark._archive import archive_options
+from laneway.engines.spark._checkpoint import is_local
 from laneway.engines.spark._spill import Spill
 from laneway.engines.spark._stream import Stream
 
@@ -71,7 +72,7 @@ def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, 
     }
     if master.startswith("local"):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
-    if _is_local_path(checkpoint):
+    if is_local(checkpoint):
         # Without Hadoop's native library each write would start `readlink` and `chmod` two dozen times: 120 ms a batch.
         conf["spark.sql.streaming.checkpointFileManagerClass"] = (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -107,10 +108,6 @@ def open_session(
             builder = builder.config(name, value)
         with (spill or Spill()).catching(), _deaf_to_sigterm():
             return builder.getOrCreate(), True
-
-
-def _is_local_path(checkpoint: str) -> bool:
-    return "://" not in checkpoint or checkpoint.startswith("file:")
 
 
 @contextmanager
