@@ -58,7 +58,7 @@ def _cron(text: str) -> str:
 
 
 def _masked(conf: dict[str, str]) -> dict[str, str]:
-    return {key: MASK if _spark.is_sensitive(key) else value for key, value in conf.items()}
+    return {key: MASK if _spark.is_secret(key, value) else value for key, value in conf.items()}
 
 
 ConfKey = Annotated[str, AfterValidator(_conf_key)]

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
+from laneway.settings._secret import SecretText
 from laneway.settings._spark_code import FIX, java_refusal, loads_code
 
-__all__ = ["is_sensitive", "refusal", "value_refusal"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-_SENSITIVE = re.compile(
-    r"secret|password|passphrase|token|credential|access[.]?key|account[.]?key|sas[.]", re.IGNORECASE
-)
+__all__ = ["is_secret", "redaction", "refusal", "value_refusal"]
+
+_NAMES = "secret|password|passphrase|token|credential|access[.]?key|account[.]?key|sas[.]"
+"""Options whose value is likely a secret; Spark's own rule and the cloud keys."""
+_LOGIN = r"://[^/@:]*:[^@\s]+@"
+"""A password within an address."""
+_SECRET_NAME, _SECRET_VALUE = re.compile(_NAMES, re.IGNORECASE), re.compile(_LOGIN)
 _CODE = "it loads code from the configuration"
 
 _REFUSED = {
@@ -33,9 +40,15 @@ _OFF = {
 _PARTS = ("jaas", "login.module", "callback.handler", "config.providers", "plugin.library", "kinit", "ssl.engine")
 
 
-def is_sensitive(key: str) -> bool:
-    """Whether the value of the option is likely a secret; Spark's own rule and the cloud keys."""
-    return _SENSITIVE.search(key) is not None
+def is_secret(key: str, value: str) -> bool:
+    """Whether an option holds a secret: by its name, by where it came from, or as part of an address."""
+    return isinstance(value, SecretText) or bool(_SECRET_NAME.search(key) or _SECRET_VALUE.search(value))
+
+
+def redaction(conf: Mapping[str, str]) -> str:
+    """The `spark.redaction.regex` with which Spark shows no secret of these; it is tried on names and on values."""
+    named = (key.removeprefix("spark.hadoop.") for key, value in conf.items() if isinstance(value, SecretText))
+    return "|".join((f"(?i){_NAMES}", _LOGIN, *(rf"\Q{key}\E" for key in named)))
 
 
 def refusal(key: str) -> tuple[str, str] | None:

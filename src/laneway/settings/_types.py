@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainVali
 from pydantic_core import PydanticCustomError
 
 from laneway._units import as_duration, as_size, in_words
-from laneway.settings._secret import Secret
+from laneway.settings._secret import Secret, SecretText
 from laneway.settings._tree import shown
 
 __all__ = [
@@ -229,7 +229,9 @@ def as_conf(value: object, info: ValidationInfo) -> str:
     """A Spark option as text, the only form Spark knows; secrets may come from ``{env: NAME}``."""
     if isinstance(value, bool):
         return str(value).lower()
-    return resolve(value, info).reveal() if isinstance(value, (Mapping, Secret)) else str(_option(value))
+    if isinstance(value, (Mapping, Secret)):
+        return SecretText(resolve(value, info).reveal())
+    return value if isinstance(value, SecretText) else str(_option(value))
 
 
 Text = Annotated[str, BeforeValidator(_text)]
