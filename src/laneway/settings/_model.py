@@ -13,6 +13,7 @@ from laneway.settings import _spark
 from laneway.settings._cluster import ClusterSettings
 from laneway.settings._secret import MASK
 from laneway.settings._types import (
+    Address,
     DurationType,
     Name,
     SizeType,
@@ -184,11 +185,11 @@ class SparkSettings(BaseModel):
 
     model_config = _FROZEN
 
-    master: Annotated[Text, AfterValidator(_master)] = Field(
+    master: Annotated[Address, AfterValidator(_master)] = Field(
         default="local[*]",
         description="Where Spark runs. The default uses all cores of this machine and needs no cluster.",
     )
-    checkpoint: Text | None = Field(
+    checkpoint: Address | None = Field(
         default=None,
         description="Folder or URL that keeps Spark's own progress over restarts. Not set: a temporary folder, and the"
         " offsets of the consumer group count. On a cluster it must be a place that all machines see.",

@@ -35,6 +35,7 @@ _REFUSED = {
 }
 _OFF = {
     "spark.speculation": "two copies of a task would handle the same records at the same time",
+    "spark.sql.execution.pyspark.udf.tracebackwithlocals.enabled": "it prints logins with the traces of errors",
     "spark.sql.streaming.checkpoint.renamedfilecheck.enabled": "it hides a checkpoint write that was lost",
 }
 _PARTS = ("jaas", "login.module", "callback.handler", "config.providers", "plugin.library", "kinit", "ssl.engine")

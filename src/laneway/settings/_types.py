@@ -198,7 +198,7 @@ def resolve(value: object, info: ValidationInfo) -> Secret:
             raise wrong(f"the environment variable {shown(place)} is not set", "set it before the start")
         return Secret(found)
     if kind != "file":
-        raise wrong(f"{shown(kind)} is not a place for a secret", forms)
+        raise wrong("this is not a place for a secret", forms)
     return Secret(_from_file(context.directory / place, place))
 
 
@@ -219,6 +219,12 @@ def _file_path(value: object, info: ValidationInfo) -> Path:
     return context.directory / (value if isinstance(value, Path) else _text(value))
 
 
+def _without_login(address: str) -> str:
+    if re.search(r"://[^/]*@", address):
+        raise wrong("an address with a login would be shown", "give the login in the settings that are meant for it")
+    return address
+
+
 def _option(value: object) -> str | int | float | bool:
     if isinstance(value, (str, int, float)):
         return value
@@ -235,6 +241,7 @@ def as_conf(value: object, info: ValidationInfo) -> str:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
+Address = Annotated[str, BeforeValidator(_text), AfterValidator(_without_login)]
 Name = Annotated[str, BeforeValidator(_name)]
 TopicName = Annotated[str, BeforeValidator(_topic_name)]
 SwitchType = Annotated[bool, BeforeValidator(_switch)]

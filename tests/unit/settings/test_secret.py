@@ -70,6 +70,17 @@ WRONG_PLACES = [
 ]
 
 
+SECURITY = "default:\n  clusters:\n    main:\n      brokers: h:1\n      security:\n        "
+WRONG_PLACES += [
+    # What YAML makes of a password without quotes.
+    *(f"{SECURITY}password: {text}\n" for text in (f"*{PLANTED}", f"!{PLANTED}", f"!!{PLANTED}", f"{{{PLANTED}: x}}")),
+    f"{SECURITY}oauth: {{client_id: a, client_secret: {{env: PATH}}, token_url: 'https://app:{PLANTED}@h/token'}}\n",
+    f"default: {{spark: {{conf: {{spark.hadoop.fs.s3a.secret.key: [{PLANTED}]}}}}}}",
+    f"default: {{spark: {{checkpoint: 's3a://key:{PLANTED}@lake/app'}}}}",
+    f"default: {{spark: {{master: 'spark://app:{PLANTED}@h:7077'}}}}",
+]
+
+
 @pytest.mark.parametrize("text", WRONG_PLACES)
 def test_errors_do_not_show_secrets(text, tmp_path):
     """A secret in the wrong place is refused without being shown."""
