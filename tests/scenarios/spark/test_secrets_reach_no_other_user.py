@@ -232,6 +232,19 @@ def test_on_direct_with_processes(scene: Scene, guarded: tuple[broker.Running, s
     assert (spy.arguments, spy.variables, found_in(run.output)) == (set(), set(), [])
 
 
+@pytest.mark.parametrize(("command", "flags"), [("run", ()), ("run", ("--engine", "direct")), ("errors list", ())])
+def test_in_the_traceback_of_a_refused_login(
+    command: str, flags: tuple[str, ...], scene: Scene, guarded: tuple[broker.Running, str]
+) -> None:
+    """Nor in the warnings before it."""
+    config, _port = prepared(scene.folder)
+    wrong = {"LANEWAY__CLUSTERS__MAIN__SECURITY__PASSWORD": f"{MARK}wrong", "LANEWAY_DEBUG": "1"}
+    run = scene.run(*flags, "--brokers", guarded[1], config=config, command=command, **{**OURS, **PLAIN, **wrong})
+    assert run.ended() == 1, run.output
+    assert "Traceback" in run.output
+    assert found_in(run.output) == []
+
+
 @pytest.mark.parametrize("words", [("show",), ("show", "--json"), ("check",)])
 def test_in_the_shown_configuration(words: tuple[str, ...], tmp_path: Path) -> None:
     """Where a secret came from decides as well as the name of its option."""
