@@ -105,6 +105,24 @@ def test_a_literal_secret_is_warned_about(tmp_path):
     assert load(path, environ=environ).warnings == ()
 
 
+def test_a_literal_secret_among_spark_s_options_is_warned_about(tmp_path):
+    """By its name, or as part of an address; what comes from a variable is fine."""
+    path = tmp_path / "laneway.yaml"
+    options = [
+        "spark.a: 1",
+        f"spark.hadoop.a.secret.key: {PLANTED}",
+        f"spark.b: http://me:{PLANTED}@h",
+        "spark.c.token: {env: T}",
+    ]
+    path.write_text("default:\n  spark:\n    conf:\n" + "".join(f"      {option}\n" for option in options))
+    warnings = load(path, environ={"T": PLANTED}).warnings
+    assert [(found.line, found.key) for found in warnings] == [
+        (5, "spark.conf.spark.hadoop.a.secret.key"),
+        (6, "spark.conf.spark.b"),
+    ]
+    assert {found.message for found in warnings} == {"the secret is written in the file"}
+
+
 def test_a_profile_replaces_the_place_of_a_secret(tmp_path):
     """``{file: ...}`` over ``{env: ...}`` is one place, not two."""
     (tmp_path / "secret").write_text(PLANTED)
