@@ -216,7 +216,8 @@ class SparkSettings(BaseModel):
     conf: Conf = Field(
         default_factory=dict,
         repr=False,
-        description="Other Spark options; those that break a promise of laneway are refused. Secrets as {env: NAME}.",
+        description="Other Spark options; those that break a promise of laneway or load code are refused. Secrets as"
+        " {env: NAME}.",
     )
 
 
