@@ -143,6 +143,7 @@ def test_the_parked_copy_is_exact(world: World) -> None:
     assert (told["laneway-attempts"], told["laneway-error-type"]) == (b"1", b"LookupError")
     assert told["laneway-error-message"].startswith("käse".encode())
     assert b"LookupError" in told["laneway-error-trace"]
+    assert b"\n" not in told["laneway-error-trace"]
     assert (told["laneway-app"], told["laneway-handler"]) == (app.name.encode(), b"handle")
     assert int(told["laneway-parked-at"]) > 1_700_000_000_000
 

@@ -94,7 +94,7 @@ def start(
 
 
 def stop(name: str = "default", *, home: Path | None = None, patience: timedelta = PATIENCE) -> bool:
-    """Stop the cluster *name* and give whether any of it ran.
+    """Stop the cluster *name* and give whether any of it ran. Of an ephemeral one nothing is left.
 
     Only processes that carry the cluster's own configuration file among their arguments are signalled.
     """
@@ -109,6 +109,7 @@ def stop(name: str = "default", *, home: Path | None = None, patience: timedelta
         ran = end_nodes(_handles(plan), timedelta(0) if plan.ephemeral else patience)
         if plan.ephemeral:
             _remove_data(plan)
+            _plan.remove(plan, directory)
     return ran > 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = [
     "load",
     "make",
     "name_is_valid",
+    "remove",
     "save",
     "stored_cluster_id",
 ]
@@ -179,6 +181,13 @@ def load(directory: Path) -> ClusterPlan | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise BrokerError(f"{file} cannot be read: {error!r}. Fix: remove that file") from error
+
+
+def remove(plan: ClusterPlan, directory: Path) -> None:
+    """Remove the plan from *directory*, with the configuration and logs of its nodes; the lock of the folder stays."""
+    (directory / _FILE).unlink(missing_ok=True)
+    for node in plan.nodes:
+        shutil.rmtree(node.directory, ignore_errors=True)
 
 
 def _new_cluster_id() -> str:

@@ -38,13 +38,14 @@ def start(
         int, typer.Option("--port", help="Port of the first node, the others follow it; 0 takes any free ones.")
     ] = broker.DEFAULT_PORT,
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Keep the data in a temporary folder that goes at `stop`.")
+        bool, typer.Option("--ephemeral", help="Keep the data in a temporary folder; `stop` removes it all.")
     ] = False,
     name: Name = "default",
 ) -> None:
     """Start a cluster in the background and wait until it answers.
 
-    The first start fetches the Kafka jars (44 MB). Without --ephemeral the data is kept and used by the next start.
+    Of a cluster that runs, the nodes that died are started again and the others are left alone. The first start
+    fetches the Kafka jars (44 MB). Without --ephemeral the data is kept and used by the next start.
     """
     before = broker.status(name)
     began = time.monotonic()
@@ -61,7 +62,7 @@ def start(
 
 @app.command()
 def stop(name: Name = "default") -> None:
-    """Stop a cluster; the data of an ephemeral one is removed."""
+    """Stop a cluster; an ephemeral one is removed with its data and logs."""
     stopped = broker.stop(name)
     typer.echo(f"Cluster {name!r} is stopped." if stopped else f"Cluster {name!r} does not run.")
 
@@ -85,6 +86,8 @@ def status(
         for node in cluster.nodes:
             process = f", process {node.pid}" if node.pid else ""
             typer.echo(f"  node {node.id} at {node.address}: {node.state}{process}, log {node.log}")
+        if cluster.ephemeral and all(node.pid is None for node in cluster.nodes):
+            typer.echo(f"  nothing of it runs; to remove it: laneway kafka stop --name {cluster.name}")
 
 
 @app.command()

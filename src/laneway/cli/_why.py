@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laneway.cli._why_group import Finding, Subject
     from laneway.settings import Settings
 
-__all__ = ["why"]
+__all__ = ["as_of_now", "why"]
 
 Config = ConfigOption
 Profile = ProfileOption
@@ -55,7 +55,7 @@ def why(
     settings = loaded(config, profile, {"brokers": brokers})
     app = _app(target, settings)
     group = target if app is None else app.name
-    said = statuses(group)
+    said = [as_of_now(one) for one in statuses(group)]
     groups: list[dict[str, Any]] = []
     if not as_json:
         _print_processes(said)  # before Kafka is asked, which may be what is wrong
@@ -69,6 +69,19 @@ def why(
         raise AdminError(f"no answer from Kafka at {where}: {error}") from error
     if as_json:
         _print_json(group, said, groups)
+
+
+def as_of_now(said: dict[str, Any]) -> dict[str, Any]:
+    """What a process said last, and whether that still counts: one that hangs cannot say that it does."""
+    from laneway._health import Level, Reason, lasting, moment
+
+    silent = max(0.0, time.time() - float(said.get("at", 0.0)))
+    health = said.get("health", {})
+    if silent > _SILENT:
+        words = f"no status for {lasting(silent)}: the process hangs or was suspended"
+        reason = Reason(Level.CRITICAL, "silent", words, moment(silent)).as_dict()
+        health = {"level": str(Level.CRITICAL), "reasons": [reason, *health.get("reasons", [])]}
+    return {**said, "silent_seconds": round(silent, 1), "health": health}
 
 
 def _app(target: str, settings: Settings) -> App | None:
@@ -135,7 +148,6 @@ def _of_group(group: str, settings: Settings) -> Subject:
 
 
 def _print_processes(said: Iterable[dict[str, Any]]) -> None:
-    from laneway._health import lasting
     from laneway.cli._errors_view import safe
 
     for one in said:
@@ -146,9 +158,6 @@ def _print_processes(said: Iterable[dict[str, Any]]) -> None:
             safe(f"process {one['pid']} of this machine: {level}, {one.get('state')}{detail}, {owned} partitions", 500),
             fg=_STYLE.get(level),
         )
-        silent = time.time() - float(one.get("at", 0.0))
-        if silent > _SILENT:
-            typer.echo(f"  it has not said anything for {lasting(silent)}: it hangs, or was halted")
         reasons = [reason for reason in one.get("health", {}).get("reasons", []) if reason["code"] != "stalled"]
         lines = [f"{reason['level']}: {reason['words']}" for reason in reasons]
         lines += [stall["sentence"] for stall in one.get("why", [])]

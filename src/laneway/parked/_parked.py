@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from laneway._record import Topic
 from laneway.errors import DeclarationError
+from laneway.retry import as_lines
 
 if TYPE_CHECKING:
     from laneway._record import Headers, Record
@@ -116,9 +117,7 @@ class Parked:
             errors=_errors(found),
             error_type=_text(found, "laneway-error-type", _TYPE),
             error_message=_text(found, "laneway-error-message", _MESSAGE),
-            error_trace=next(
-                filter(None, (_text(found, name, _TRACE) for name in ("laneway-error-trace", *_TRACES))), None
-            ),
+            error_trace=_trace(found),
             parked_at=None if parked_at is None else _EPOCH + timedelta(milliseconds=parked_at),
             reduced=_reduced(found),
         )
@@ -189,6 +188,11 @@ def _text(found: _Found, name: str, most: int) -> str | None:
     """A text for people, cut to *most* characters."""
     value = _single(found, name)
     return None if value is None else value[: 4 * most].decode("utf-8", "replace")[:most]
+
+
+def _trace(found: _Found) -> str | None:
+    own = _text(found, "laneway-error-trace", _TRACE)
+    return as_lines(own) if own else next(filter(None, (_text(found, name, _TRACE) for name in _TRACES)), None)
 
 
 def _single(found: _Found, name: str) -> bytes | None:

@@ -20,6 +20,7 @@ from laneway.retry._names import ERROR_PATTERN, RETRY_PATTERN, error_topic_name,
 from laneway.retry._policy import Defer, Mode, Park, Retry, TryAgain, Verdict, judge
 from laneway.retry._rerun import Rerun, is_new
 from laneway.retry._styles import STYLES, Style
+from laneway.retry._trace import as_lines, one_line
 
 __all__ = [
     "ERROR_HEADERS",
@@ -38,12 +39,14 @@ __all__ = [
     "Style",
     "TryAgain",
     "Verdict",
+    "as_lines",
     "deferred_headers",
     "error_topic_name",
     "errors_of",
     "is_failure",
     "is_new",
     "judge",
+    "one_line",
     "origin_of",
     "parked_at",
     "parked_headers",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from laneway._record import Origin
 from laneway.retry._styles import is_of_style, styled
-from laneway.retry._trace import trace_of
+from laneway.retry._trace import one_line, trace_of
 
 if TYPE_CHECKING:
     from laneway._record import Headers, Record
@@ -120,7 +120,7 @@ def parked_headers(
         record.attempt,
         failure.type,
         failure.message,
-        "" if theirs else failure.trace,
+        "" if theirs else one_line(failure.trace),
         app,
         handler,
         now,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import CodeType, TracebackType
 
-__all__ = ["trace_of"]
+__all__ = ["as_lines", "one_line", "trace_of"]
 
 _MOST_KEPT = 200  # stacks; a handler fails in few places
 _DEEPEST = 40  # frames of a stack that is kept
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "\\": "\\"}
 _kept: dict[tuple[tuple[CodeType, int], ...], str] = {}
 
 
@@ -37,6 +40,18 @@ def trace_of(error: BaseException, last_line: str) -> str:
         frames = _kept[stack] = "".join(traceback.format_tb(error.__traceback__))
     head = "Traceback (most recent call last):\n" if frames else ""
     return f"{head}{frames}{last_line}\n"
+
+
+def one_line(trace: str) -> str:
+    """A trace as a header holds it: without line ends, so that tools print a record's headers on one line."""
+    return trace.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def as_lines(header: str) -> str:
+    """The trace in a header; one with line ends in it is of an older version, which wrote traces as they are."""
+    if "\n" in header:
+        return header
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[0]), header)
 
 
 def _stack(place: TracebackType | None) -> tuple[tuple[CodeType, int], ...] | None:

@@ -23,6 +23,7 @@ from laneway.settings._model import (
 )
 from laneway.settings._reference import reference
 from laneway.settings._secret import Secret
+from laneway.settings._spark import is_secret, redaction
 
 __all__ = [
     "ClusterSettings",
@@ -37,6 +38,8 @@ __all__ = [
     "Settings",
     "SparkSettings",
     "TopicSettings",
+    "is_secret",
     "load",
+    "redaction",
     "reference",
 ]

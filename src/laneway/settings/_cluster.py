@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from laneway.settings import _librdkafka, _properties
 from laneway.settings._types import (
+    Address,
     Brokers,
     DurationType,
     FilePath,
@@ -51,7 +52,7 @@ class OauthSettings(BaseModel):
 
     model_config = _FROZEN
 
-    token_url: Text | None = Field(
+    token_url: Address | None = Field(
         default=None, description="Address that gives tokens; https only, it receives the secret."
     )
     client_id: Text | None = Field(default=None, description="Name of this client at the token address.")

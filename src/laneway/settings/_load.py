@@ -15,6 +15,7 @@ from laneway.settings._environ import from_environment
 from laneway.settings._model import Settings
 from laneway.settings._profile import choose
 from laneway.settings._report import problem_at, report
+from laneway.settings._spark import is_secret
 from laneway.settings._tree import MAX_DEPTH, Node, dotted, find, flatten, merge, plain, plant, prune
 from laneway.settings._types import Context
 
@@ -220,17 +221,23 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 
 
 def _literals(root: Node) -> Iterator[Problem]:
+    for place in _secret_places(root):
+        node = find(root, place)
+        if isinstance(node.value, str) and node is not find(root, place[:-1]):
+            if node.line is not None:
+                yield problem_at(root, place, "the secret is written in the file", "write {env: NAME}")
+            elif node.source == "flag":
+                yield problem_at(root, place, "everybody on the machine can see a secret in a flag", "use a variable")
+
+
+def _secret_places(root: Node) -> Iterator[Place]:
     for name in _clusters(root):
         for secret in _SECRETS:
-            place = ("clusters", name, "security", *secret)
-            node = find(root, place)
-            if isinstance(node.value, str) and node is not find(root, place[:-1]):
-                if node.line is not None:
-                    yield problem_at(root, place, "the secret is written in the file", "write {env: NAME}")
-                elif node.source == "flag":
-                    yield problem_at(
-                        root, place, "everybody on the machine can see a secret in a flag", "use a variable"
-                    )
+            yield ("clusters", name, "security", *secret)
+    conf = find(root, ("spark", "conf"))
+    for key, node in conf.value.items() if conf.is_mapping else ():
+        if isinstance(node.value, str) and is_secret(key, node.value):
+            yield ("spark", "conf", key)
 
 
 def _origins(node: Node, path: Place) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from laneway.settings import _spark
 from laneway.settings._cluster import ClusterSettings
 from laneway.settings._secret import MASK
 from laneway.settings._types import (
+    Address,
     DurationType,
     Name,
     SizeType,
@@ -58,7 +59,7 @@ def _cron(text: str) -> str:
 
 
 def _masked(conf: dict[str, str]) -> dict[str, str]:
-    return {key: MASK if _spark.is_sensitive(key) else value for key, value in conf.items()}
+    return {key: MASK if _spark.is_secret(key, value) else value for key, value in conf.items()}
 
 
 ConfKey = Annotated[str, AfterValidator(_conf_key)]
@@ -184,11 +185,11 @@ class SparkSettings(BaseModel):
 
     model_config = _FROZEN
 
-    master: Annotated[Text, AfterValidator(_master)] = Field(
+    master: Annotated[Address, AfterValidator(_master)] = Field(
         default="local[*]",
         description="Where Spark runs. The default uses all cores of this machine and needs no cluster.",
     )
-    checkpoint: Text | None = Field(
+    checkpoint: Address | None = Field(
         default=None,
         description="Folder or URL that keeps Spark's own progress over restarts. Not set: a temporary folder, and the"
         " offsets of the consumer group count. On a cluster it must be a place that all machines see.",
@@ -215,7 +216,8 @@ class SparkSettings(BaseModel):
     conf: Conf = Field(
         default_factory=dict,
         repr=False,
-        description="Other Spark options; those that break a promise of laneway are refused. Secrets as {env: NAME}.",
+        description="Other Spark options; those that break a promise of laneway or load code are refused. Secrets as"
+        " {env: NAME}.",
     )
 
 

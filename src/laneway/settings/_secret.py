@@ -9,9 +9,15 @@ from pydantic_core import core_schema
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
 
-__all__ = ["MASK", "Secret"]
+__all__ = ["MASK", "Secret", "SecretText"]
 
 MASK = "••••"
+
+
+class SecretText(str):
+    """A text that came from ``{env: NAME}`` or ``{file: path}`` where a plain text could stand, too: a Spark option."""
+
+    __slots__ = ()
 
 
 class Secret:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-__all__ = ["is_sensitive", "refusal", "value_refusal"]
+from laneway.settings._secret import SecretText
+from laneway.settings._spark_code import FIX, java_refusal, loads_code
 
-_SENSITIVE = re.compile(
-    r"secret|password|passphrase|token|credential|access[.]?key|account[.]?key|sas[.]", re.IGNORECASE
-)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["is_secret", "redaction", "refusal", "value_refusal"]
+
+_NAMES = "secret|password|passphrase|token|credential|access[.]?key|account[.]?key|sas[.]"
+"""Options whose value is likely a secret; Spark's own rule and the cloud keys."""
+_LOGIN = r"://[^/@:]*:[^@\s]+@"
+"""A password within an address."""
+_SECRET_NAME, _SECRET_VALUE = re.compile(_NAMES, re.IGNORECASE), re.compile(_LOGIN)
 _CODE = "it loads code from the configuration"
 
 _REFUSED = {
@@ -26,14 +35,21 @@ _REFUSED = {
 }
 _OFF = {
     "spark.speculation": "two copies of a task would handle the same records at the same time",
+    "spark.sql.execution.pyspark.udf.tracebackwithlocals.enabled": "it prints logins with the traces of errors",
     "spark.sql.streaming.checkpoint.renamedfilecheck.enabled": "it hides a checkpoint write that was lost",
 }
 _PARTS = ("jaas", "login.module", "callback.handler", "config.providers", "plugin.library", "kinit", "ssl.engine")
 
 
-def is_sensitive(key: str) -> bool:
-    """Whether the value of the option is likely a secret; Spark's own rule and the cloud keys."""
-    return _SENSITIVE.search(key) is not None
+def is_secret(key: str, value: str) -> bool:
+    """Whether an option holds a secret: by its name, by where it came from, or as part of an address."""
+    return isinstance(value, SecretText) or bool(_SECRET_NAME.search(key) or _SECRET_VALUE.search(value))
+
+
+def redaction(conf: Mapping[str, str]) -> str:
+    """The `spark.redaction.regex` with which Spark shows no secret of these; it is tried on names and on values."""
+    named = (key.removeprefix("spark.hadoop.") for key, value in conf.items() if isinstance(value, SecretText))
+    return "|".join((f"(?i){_NAMES}", _LOGIN, *(rf"\Q{key}\E" for key in named)))
 
 
 def refusal(key: str) -> tuple[str, str] | None:
@@ -44,6 +60,8 @@ def refusal(key: str) -> tuple[str, str] | None:
         return f"the option is managed by laneway: {reason}", fix
     if any(part in even for part in _PARTS):
         return f"the option is forbidden: {_CODE}", "remove it"
+    if loads_code(even):
+        return f"the option is forbidden: {_CODE}", FIX
     if not key.startswith("spark."):
         return "a Spark option starts with 'spark.'", f"write 'spark.{key[:60].strip()}', or remove it"
     return None if key == "".join(key.split()) else ("the option has spaces in its name", f"write {even[:80]}")
@@ -54,6 +72,6 @@ def value_refusal(key: str, value: str) -> tuple[str, str] | None:
     even = key.lower()
     if even in _OFF and value.strip().lower() != "false":
         return f"the option must stay off: {_OFF[even]}", "remove it"
-    if even.endswith("javaoptions") and "java.security.auth.login.config" in value.lower():
-        return f"the option is forbidden: {_CODE}", "use the 'security' settings of the cluster"
+    if even.endswith("javaoptions"):
+        return java_refusal(value)
     return None

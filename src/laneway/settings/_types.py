@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainVali
 from pydantic_core import PydanticCustomError
 
 from laneway._units import as_duration, as_size, in_words
-from laneway.settings._secret import Secret
+from laneway.settings._secret import Secret, SecretText
 from laneway.settings._tree import shown
 
 __all__ = [
@@ -198,7 +198,7 @@ def resolve(value: object, info: ValidationInfo) -> Secret:
             raise wrong(f"the environment variable {shown(place)} is not set", "set it before the start")
         return Secret(found)
     if kind != "file":
-        raise wrong(f"{shown(kind)} is not a place for a secret", forms)
+        raise wrong("this is not a place for a secret", forms)
     return Secret(_from_file(context.directory / place, place))
 
 
@@ -219,6 +219,12 @@ def _file_path(value: object, info: ValidationInfo) -> Path:
     return context.directory / (value if isinstance(value, Path) else _text(value))
 
 
+def _without_login(address: str) -> str:
+    if re.search(r"://[^/]*@", address):
+        raise wrong("an address with a login would be shown", "give the login in the settings that are meant for it")
+    return address
+
+
 def _option(value: object) -> str | int | float | bool:
     if isinstance(value, (str, int, float)):
         return value
@@ -229,10 +235,13 @@ def as_conf(value: object, info: ValidationInfo) -> str:
     """A Spark option as text, the only form Spark knows; secrets may come from ``{env: NAME}``."""
     if isinstance(value, bool):
         return str(value).lower()
-    return resolve(value, info).reveal() if isinstance(value, (Mapping, Secret)) else str(_option(value))
+    if isinstance(value, (Mapping, Secret)):
+        return SecretText(resolve(value, info).reveal())
+    return value if isinstance(value, SecretText) else str(_option(value))
 
 
 Text = Annotated[str, BeforeValidator(_text)]
+Address = Annotated[str, BeforeValidator(_text), AfterValidator(_without_login)]
 Name = Annotated[str, BeforeValidator(_name)]
 TopicName = Annotated[str, BeforeValidator(_topic_name)]
 SwitchType = Annotated[bool, BeforeValidator(_switch)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from laneway.errors import Problem
-from laneway.settings._tree import MAX_DEPTH, Node, dotted, shown
+from laneway.settings._tree import MAX_DEPTH, Node, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +131,7 @@ class _Reader:
             value = self._scalar(event)
         if getattr(event, "tag", None) is not None:
             self._problem(
-                line, path, f"the tag {shown(event.tag)} is not allowed", "remove the tag; write a plain value"
+                line, path, "a tag is not allowed", "write a plain value; put one that begins with '!' in quotes"
             )
             value = None
         node = Node(value, self.source, line)
@@ -192,7 +192,9 @@ class _Reader:
         if self.aliases > MAX_ALIASES:
             raise _HopelessError(line, f"the file has more than {MAX_ALIASES} aliases", "write the values out")
         if name not in self.anchors:
-            self._problem(line, path, f"the alias {shown(name)} has no anchor before it", "define '&name' first")
+            # Its name is not shown: it may be a password that begins with '*'.
+            fix = "define '&name' first, or put a text that begins with '*' in quotes"
+            self._problem(line, path, "an alias has no anchor before it", fix)
             return Node(None, self.source, line), 1
         node, size, depth = self.anchors[name]
         self._count(size, line)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.broker
 
 
 def test_an_ephemeral_cluster_starts_and_leaves_nothing(home):
-    """After stop neither the process nor the data is there."""
+    """After stop neither the process nor the data is there, and `laneway kafka status` does not list it."""
     running = broker.start(port=None, name="it", ephemeral=True, home=home)
     (node,) = running.nodes
     pid, data = node.pid, node.plan.data.parent
@@ -23,6 +23,7 @@ def test_an_ephemeral_cluster_starts_and_leaves_nothing(home):
     assert "Kafka Server started" in "\n".join(broker.log_tail("it", home=home)[1])
     assert broker.stop("it", home=home)
     assert (psutil.pid_exists(pid), Path(data).exists()) == (False, False)
+    assert (broker.names(home=home), broker.status("it", home=home)) == ([], None)
     assert not broker.stop("it", home=home)
 
 

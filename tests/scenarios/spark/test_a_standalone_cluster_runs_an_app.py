@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 TESTS = Path(__file__).parents[2]
+CONFIG = """\
+default:
+  spark:
+    conf:
+      spark.hadoop.fs.s3a.secret.key: pl4nted-by-name
+      spark.hadoop.org.example.sesame: {env: IT_SESAME}
+"""
 
 
 @contextmanager
@@ -55,7 +62,7 @@ def _java(name: str, folder: Path, environ: Mapping[str, str], *arguments: str) 
 
 
 def test_two_workers(scene: Scene) -> None:
-    """An app runs on a cluster's executors, in key order, and loses nothing."""
+    """An app runs on a cluster's executors, in key order, and loses nothing; no file of the cluster holds a secret."""
     scene.produce(9_000, keys=200)
     folder = scene.folder / "cluster"
     folder.mkdir()
@@ -71,9 +78,12 @@ def test_two_workers(scene: Scene) -> None:
             own = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}"))
             stack.enter_context(_java(f"{deploy}.worker.Worker", folder, environ, *flags, *own, url))
         eventually(lambda: log.read_text().count("Registering worker") == 2, why=log.read_text)
-        run = scene.finish("--master", url, seconds=0.002, timeout=150)
+        run = scene.finish("--master", url, config=CONFIG, sesame="pl4nted-by-place", seconds=0.002, timeout=150)
         pids = {path.stem for path in history.glob("*.history")}
         executors = log.read_text().count("Launching executor")
+    texts = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert sum(b"Spark Executor Command" in text for text in texts) == 2  # what an executor was started with
+    assert not any(b"pl4nted" in text for text in texts)
     assert scene.verdict().is_clean, run.output
     assert scene.lag() == 0
     assert executors == 2

@@ -72,6 +72,21 @@ def test_what_was_never_started_has_no_status(tmp_path):
     assert found == (None, False, [], [])
 
 
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_what_a_reboot_left_of_an_ephemeral_cluster_goes_at_stop(ephemeral, tmp_path):
+    """Nothing of it runs and its data is gone; one that keeps its data stays known."""
+    directory = _directory(tmp_path, "it")
+    plan = _plan.make("it", directory, tmp_path / "data", nodes=1, port=9092, ephemeral=ephemeral)
+    _plan.save(plan, directory)
+    plan.nodes[0].directory.mkdir()
+    (plan.nodes[0].directory / "server.properties").write_text("")
+    assert names(home=tmp_path) == ["it"]
+
+    assert not stop("it", home=tmp_path)
+    assert names(home=tmp_path) == ([] if ephemeral else ["it"])
+    assert plan.nodes[0].directory.exists() is not ephemeral
+
+
 def test_the_logs_of_nothing_say_how_to_start(tmp_path):
     """Asking for logs before the first start names the command."""
     with pytest.raises(BrokerError, match="laneway kafka start --name it"):

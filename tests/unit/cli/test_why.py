@@ -9,7 +9,7 @@ import pytest
 
 from laneway import App, Retry, Topic
 from laneway._record import Record
-from laneway.cli._why import _of_app, _print_json, _print_processes
+from laneway.cli._why import _of_app, _print_json, _print_processes, as_of_now
 from laneway.cli._why_group import Stand
 from laneway.lanes import CLEAN, encode_finished
 from laneway.settings import load
@@ -108,11 +108,26 @@ def test_a_process_of_this_machine_speaks_for_itself(capsys):
     ]
 
 
-def test_a_process_that_has_fallen_silent_is_told_of(capsys):
-    """What it said last may not be true any more."""
-    _print_processes([said(at=time.time() - 75, health={"level": "OK", "reasons": []}, why=[])])
+def test_a_process_that_has_fallen_silent_is_not_well(capsys):
+    """What it said last may not be true any more; the JSON says the same as the text."""
+    old = said(at=time.time() - 75, health={"level": "OK", "reasons": []}, why=[])
+    _print_processes([as_of_now(old)])
+    told = "no status for 1m15s: the process hangs or was suspended"
 
-    assert "it has not said anything for 1m15s: it hangs, or was halted" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines() == [
+        "process 4711 of this machine: CRITICAL, consuming, 2 partitions",
+        f"  CRITICAL: {told}",
+    ]
+    _print_json("billing", [as_of_now(old)], [])
+    [process] = json.loads(capsys.readouterr().out)["processes"]
+    [reason] = process["health"]["reasons"]
+    assert (process["health"]["level"], reason["code"], reason["words"]) == ("CRITICAL", "silent", told)
+    assert 75 <= process["silent_seconds"] < 80
+
+
+def test_a_process_that_spoke_a_moment_ago_is_as_it_says():
+    """Nothing is changed but the seconds since."""
+    assert as_of_now(said(at=time.time() - 3))["health"] == said()["health"]
 
 
 def test_a_long_list_is_cut(capsys):

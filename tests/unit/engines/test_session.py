@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
-from laneway.engines.spark._session import session_conf
+from laneway.engines.spark._session import _start_java, session_conf
 from laneway.engines.spark._setting import master_of
 from laneway.engines.spark._spill import Spill, _without_farewells
 from laneway.engines.spark._stream import Stream
+from laneway.settings._secret import SecretText
 from support.waiting import eventually
 
 
@@ -32,6 +37,43 @@ def test_other_file_systems_keep_spark_s_own_checkpoint_files():
 def test_a_user_s_setting_wins():
     """`spark.conf` goes over every default."""
     assert session_conf("local", "/x", ui=False, extra={"spark.task.maxFailures": "2"})["spark.task.maxFailures"] == "2"
+
+
+def test_java_starts_with_a_private_file_without_secrets(tmp_path, monkeypatch):
+    """What it has to know at its start, exactly; secrets follow over the gateway, and the file goes."""
+    found = {}
+
+    def start():
+        words = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
+        assert (words[0], words[2:]) == ("--properties-file", ["--load-spark-defaults", "--verbose", "pyspark-shell"])
+        file = Path(words[1])
+        found.update(mode=file.stat().st_mode & 0o777, text=file.read_bytes())
+
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
+    monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", start)
+    conf = {"spark.a": "x = y: \\ #\n ü😀", "spark.b.secret": "hush", "spark.c": SecretText("hush"), "spark.d": "1"}
+    _start_java(conf, tmp_path)
+
+    lines = found["text"].decode("ascii").splitlines()
+    assert found["mode"] == 0o600
+    assert lines[0] == (
+        r"spark\u002ea=x\u0020\u003d\u0020y\u003a\u0020\u005c\u0020\u0023\u000a\u0020\u00fc\ud83d\ude00"
+    )
+    assert [line.partition("=")[0] for line in lines] == [r"spark\u002ea", r"spark\u002ed"]
+    assert list(tmp_path.iterdir()) == []
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
+
+
+def test_spark_is_told_what_it_must_not_show():
+    """Names that tell, values of {env: ...} whatever their name is, and passwords within addresses."""
+    extra = {"spark.hadoop.my.sesame": SecretText("x"), "spark.plain": "1"}
+    pattern = session_conf("local", "/x", ui=False, extra=extra)["spark.redaction.regex"]
+    shown = re.compile(pattern.replace(r"\Q", "").replace(r"\E", ""))
+
+    hidden = ["fs.s3a.secret.key", "fs.azure.account.key.lake", "my.sesame", "http://me:pw@host:80", "FS.TOKEN"]
+    assert [word for word in hidden if not shown.search(word)] == []
+    assert not shown.search("spark.plain")
+    assert not shown.search("spark://host:7077")
 
 
 def test_a_local_master_has_a_slot_for_every_task():

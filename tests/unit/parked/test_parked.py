@@ -48,6 +48,21 @@ def test_a_copy_that_laneway_wrote_is_read_in_full():
     assert (parked.reduced, parked.is_reference) == ("", False)
 
 
+TRACE = 'Traceback (most recent call last):\n  File "C:\\new.py", line 1\nValueError: bad\n'
+
+
+@pytest.mark.parametrize("style", ["laneway", "spring", "connect"])
+def test_a_trace_has_its_lines_again(style):
+    """The header holds it in one line; the page about the record shows the lines."""
+    headers = parked_headers(make_record(), Failure("E", "m", TRACE), app="a", handler="h", now=1, style=style)
+    assert Parked.of(make_record(headers=headers)).error_trace == TRACE
+
+
+def test_a_trace_of_an_older_laneway_is_left_as_it_is():
+    """It has its line ends in it, so backslashes are its own."""
+    assert with_header("error-trace", TRACE.encode()).error_trace == TRACE
+
+
 @pytest.mark.parametrize("style", ["spring", "connect"])
 def test_the_trace_is_found_under_the_names_of_other_systems(style):
     """A copy with their headers has it there."""

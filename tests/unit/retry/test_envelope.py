@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from laneway.retry import ERROR_HEADERS, Failure, errors_of, parked_headers, text_of
+from laneway.retry import ERROR_HEADERS, Failure, as_lines, errors_of, one_line, parked_headers, text_of
 from support.core import make_record
 
 FAILURE = Failure("ValueError", "bad", "trace")
@@ -46,6 +46,24 @@ def test_the_copy_tells_where_it_came_from_and_why():
         ("laneway-errors", b"1"),
         ("laneway-read-from", b"orders:7:42"),
     ]
+
+
+TRACE = 'Traceback (most recent call last):\n  File "C:\\new.py", line 1\r\n    re.sub("\\n")\nValueError: bad\n'
+
+
+def test_a_trace_is_one_line():
+    """Tools that print headers, such as kcat with %h, print a record on one line."""
+    written = dict(headers_of(make_record(), Failure("ValueError", "bad", TRACE)))["laneway-error-trace"]
+
+    assert len(written.splitlines()) == 1
+    assert written.startswith(b"Traceback (most recent call last):\\n  File ")
+
+
+@given(st.text(alphabet=st.sampled_from("a\\nr\n\r\u2028é ")))
+def test_a_trace_is_read_as_it_was(text):
+    """Whatever backslashes stand in it."""
+    assert as_lines(one_line(text)) == text
+    assert "\n" not in one_line(text)
 
 
 @given(HEADERS)

@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "duplicate profile": ("default: {}\nprod: {}\ndefault: {}\n", [(3, "default", "in line 1 and in line 3")]),
     "table as key": ("default:\n  ? [a, b]\n  : 1\n", [(2, "default", "a key must be plain text")]),
-    "alias without anchor": ("default:\n  drain: *later\n", [(2, "drain", "the alias 'later' has no anchor")]),
+    "alias without anchor": ("default:\n  drain: *later\n", [(2, "drain", "an alias has no anchor before it")]),
     "merge of text": ("default:\n  <<: text\n", [(2, "default", "'<<' takes a table")]),
     "unknown top setting": (
         "default:\n  engin: spark\n",
@@ -257,7 +257,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     "secret place": (
         SECURITY
         + "        protocol: sasl_ssl\n        mechanism: PLAIN\n        username: a\n        password: {vault: x}\n",
-        [(9, "clusters.main.security.password", "'vault' is not a place for a secret")],
+        [(9, "clusters.main.security.password", "this is not a place for a secret")],
     ),
     "managed option": (
         MAIN + "      client:\n        enable.auto.commit: true\n",
@@ -282,6 +282,10 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     "speculation": (
         "default:\n  spark: {conf: {spark.speculation: true}}\n",
         [(2, "spark.conf.spark.speculation", "must stay off")],
+    ),
+    "tracebacks with secrets": (
+        "default:\n  spark: {conf: {spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled: true}}\n",
+        [(2, "spark.conf.spark.sql.execution.pyspark.udf.tracebackWithLocals.enabled", "must stay off: it prints")],
     ),
     "spark checkpoint": (
         "default:\n  spark: {conf: {spark.sql.streaming.checkpointLocation: x}}\n",

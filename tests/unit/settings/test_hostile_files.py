@@ -40,7 +40,7 @@ def test_tags_are_refused(tagged, tmp_path, monkeypatch):
     path = tmp_path / "laneway.yaml"
     path.write_text(f"default:\n  drain: {tagged}\n")
     [problem] = problems(path)
-    assert problem.startswith(":2: drain: the tag ")
+    assert problem.startswith(":2: drain: a tag ")
     assert not (tmp_path / "owned").exists()
 
 

@@ -70,6 +70,17 @@ WRONG_PLACES = [
 ]
 
 
+SECURITY = "default:\n  clusters:\n    main:\n      brokers: h:1\n      security:\n        "
+WRONG_PLACES += [
+    # What YAML makes of a password without quotes.
+    *(f"{SECURITY}password: {text}\n" for text in (f"*{PLANTED}", f"!{PLANTED}", f"!!{PLANTED}", f"{{{PLANTED}: x}}")),
+    f"{SECURITY}oauth: {{client_id: a, client_secret: {{env: PATH}}, token_url: 'https://app:{PLANTED}@h/token'}}\n",
+    f"default: {{spark: {{conf: {{spark.hadoop.fs.s3a.secret.key: [{PLANTED}]}}}}}}",
+    f"default: {{spark: {{checkpoint: 's3a://key:{PLANTED}@lake/app'}}}}",
+    f"default: {{spark: {{master: 'spark://app:{PLANTED}@h:7077'}}}}",
+]
+
+
 @pytest.mark.parametrize("text", WRONG_PLACES)
 def test_errors_do_not_show_secrets(text, tmp_path):
     """A secret in the wrong place is refused without being shown."""
@@ -92,6 +103,24 @@ def test_a_literal_secret_is_warned_about(tmp_path):
     path.write_text(f"{text}        mechanism: PLAIN\n        username: a\n")
     environ = {"LANEWAY__CLUSTERS__MAIN__SECURITY__PASSWORD": PLANTED}
     assert load(path, environ=environ).warnings == ()
+
+
+def test_a_literal_secret_among_spark_s_options_is_warned_about(tmp_path):
+    """By its name, or as part of an address; what comes from a variable is fine."""
+    path = tmp_path / "laneway.yaml"
+    options = [
+        "spark.a: 1",
+        f"spark.hadoop.a.secret.key: {PLANTED}",
+        f"spark.b: http://me:{PLANTED}@h",
+        "spark.c.token: {env: T}",
+    ]
+    path.write_text("default:\n  spark:\n    conf:\n" + "".join(f"      {option}\n" for option in options))
+    warnings = load(path, environ={"T": PLANTED}).warnings
+    assert [(found.line, found.key) for found in warnings] == [
+        (5, "spark.conf.spark.hadoop.a.secret.key"),
+        (6, "spark.conf.spark.b"),
+    ]
+    assert {found.message for found in warnings} == {"the secret is written in the file"}
 
 
 def test_a_profile_replaces_the_place_of_a_secret(tmp_path):

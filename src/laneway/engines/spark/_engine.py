@@ -248,12 +248,14 @@ class SparkEngine:
     def _start(
         self, app: App, streams: list[Any], settings: Settings, control: Path, stack: ExitStack, *, once: bool
     ) -> None:
+        from laneway.engines.spark._checkpoint import require_writable
         from laneway.engines.spark._session import open_session, session_conf
         from laneway.engines.spark._setting import master_of
         from laneway.engines.spark._spill import Spill
 
         spark_settings = settings.spark
         checkpoint = str(spark_settings.checkpoint or control / "checkpoint")
+        require_writable(checkpoint)
         conf = session_conf(spark_settings.master, checkpoint, ui=spark_settings.ui, extra=spark_settings.conf)
         spill = Spill()
         beside = 0 if self._errors is None else len(app.routes)

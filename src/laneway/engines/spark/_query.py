@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laneway.engines.spark._checkpoint import require_writable
 from laneway.engines.spark._notices import Notices
 from laneway.engines.spark._planner import DRAINED, PAUSE, STOP, WAITED
 from laneway.engines.spark._source import source_of
@@ -35,6 +36,7 @@ class TopicQuery:
         self.notices = Notices(stream.control)
         """What the tasks say in mid-batch."""
         self.is_batch_over = threading.Event()
+        self._checkpoint = ""
         self._query: Any = None
         self._is_ending = False
 
@@ -50,6 +52,7 @@ class TopicQuery:
             once: end when what there is at the start is handled.
             name: of the data source, when it is to take the place of an earlier one; Spark never forgets one.
         """
+        self._checkpoint = checkpoint
         name = name or _new_name()
         spark.dataSource.register(source_of(self._stream, name))
         writer = (
@@ -98,7 +101,10 @@ class TopicQuery:
             return
         error = self._query.exception()
         if error is not None:
-            raise _as_engine_error(str(error), self._stream)
+            text = str(error)
+            if "java.io." in text:
+                require_writable(self._checkpoint)
+            raise _as_engine_error(text, self._stream, self._checkpoint)
 
     def _collect(self, frame: Any, batch: int) -> None:
         total = Tally()
@@ -120,7 +126,7 @@ def _new_name() -> str:
         return f"laneway_{_number}"
 
 
-def _as_engine_error(text: str, stream: Stream) -> EngineError:
+def _as_engine_error(text: str, stream: Stream, checkpoint: str) -> EngineError:
     """Find the line that tells the cause in Spark's pages of text."""
     lines = [line.strip() for line in text.splitlines()]
     for line in lines:
@@ -132,7 +138,7 @@ def _as_engine_error(text: str, stream: Stream) -> EngineError:
         word in text for word in ("Incomplete log file", "does not exist in the checkpoint", "MALFORMED", "offset log")
     ):
         return CheckpointError(
-            f"the checkpoint of topic {stream.topic} cannot be read: {cause}. Move it away to start from the offsets "
-            f"of group {stream.app}"
+            f"the checkpoint of topic {stream.topic} cannot be read: {cause}. Move {checkpoint} away to start from the "
+            f"offsets of group {stream.app}"
         )
     return EngineError(f"the query on topic {stream.topic} failed: {cause}")

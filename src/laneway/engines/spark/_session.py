@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway.engines.spark._archive import archive_options
+from laneway.engines.spark._checkpoint import is_local
 from laneway.engines.spark._spill import Spill
 from laneway.engines.spark._stream import Stream
+from laneway.settings import is_secret, redaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,20 +74,25 @@ def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, 
     }
     if master.startswith("local"):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
-    if _is_local_path(checkpoint):
+    if is_local(checkpoint):
         # Without Hadoop's native library each write would start `readlink` and `chmod` two dozen times: 120 ms a batch.
         conf["spark.sql.streaming.checkpointFileManagerClass"] = (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         )
         conf["spark.hadoop.fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
     conf.update(extra)
+    conf["spark.redaction.regex"] = redaction(extra)
     return conf
 
 
 def open_session(
     app: str, master: str, conf: Mapping[str, str], spill: Spill | None = None
 ) -> tuple[SparkSession, bool]:
-    """The running session, or a new one whose output goes into *spill*; and whether it is new, and so ours to stop."""
+    """The running session, or a new one whose output goes into *spill*; and whether it is new, and so ours to stop.
+
+    No option is an argument of a process, which every user of the machine could read. What the JVM has to know at its
+    start comes in a file that only this user can read; secrets are not in it and follow over the gateway.
+    """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -106,11 +114,29 @@ def open_session(
         for name, value in settings.items():
             builder = builder.config(name, value)
         with (spill or Spill()).catching(), _deaf_to_sigterm():
+            _start_java({"spark.app.name": f"laneway-{app}", "spark.master": master, **settings}, Path(folder))
             return builder.getOrCreate(), True
 
 
-def _is_local_path(checkpoint: str) -> bool:
-    return "://" not in checkpoint or checkpoint.startswith("file:")
+def _start_java(settings: Mapping[str, str], folder: Path) -> None:
+    """Start the JVM, unless one runs; without this the session would start it, with every option as an argument."""
+    from pyspark import SparkContext
+
+    file = folder / "spark.properties"
+    file.touch(mode=0o600)
+    shown = (item for item in settings.items() if not is_secret(*item))
+    file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in shown))
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    ours = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
+    with _environment(PYSPARK_SUBMIT_ARGS=f"{ours} {given}"):
+        SparkContext._ensure_initialized()  # noqa: SLF001 - a public call would make the context with it
+    file.unlink(missing_ok=True)
+
+
+def _escaped(text: str) -> str:
+    r"""A text as Java reads it in a properties file: in ASCII, and with what ends a line or a name as \uXXXX."""
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    return "".join(chr(unit) if chr(unit).isalnum() and unit < 128 else f"\\u{unit:04x}" for unit in units)
 
 
 @contextmanager

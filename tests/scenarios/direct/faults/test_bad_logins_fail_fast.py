@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import broker
 from support.direct_faults import DirectFaultScene, told
+from support.guarded import guarded_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from laneway import broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -34,23 +35,8 @@ default:
 @pytest.fixture
 def guarded() -> Iterator[tuple[broker.Running, str]]:
     """A broker with a second way in, which asks for a password, and the address of that."""
-    with broker.ephemeral() as running, socket.socket() as free:
-        free.bind((broker.HOST, 0))
-        address = f"{broker.HOST}:{free.getsockname()[1]}"
-        free.close()
-        node = running.nodes[0]
-        node.stop()
-        lines = dict(line.split("=", 1) for line in node.plan.config.read_text().splitlines() if "=" in line)
-        lines["listeners"] += f",GUARDED://{address}"
-        lines["advertised.listeners"] += f",GUARDED://{address}"
-        lines["listener.security.protocol.map"] += ",GUARDED:SASL_PLAINTEXT"
-        lines["listener.name.guarded.sasl.enabled.mechanisms"] = "PLAIN"
-        lines["listener.name.guarded.plain.sasl.jaas.config"] = (
-            'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right";'
-        )
-        node.plan.config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        node.start()
-        yield running, address
+    with guarded_broker("right") as found:
+        yield found
 
 
 @pytest.fixture
