@@ -17,7 +17,7 @@ from laneway.engines.direct._offsets import Offsets
 from laneway.engines.direct._recovery import Recovery
 from laneway.engines.direct._station import Station
 from laneway.kafka import Membership, _membership
-from laneway.lanes import CLEAN
+from laneway.lanes import CLEAN, decode_finished
 from laneway.pipeline import Backlog, BreakerState
 from support.core import FakeSender, SleepingClock, make_route
 
@@ -251,26 +251,44 @@ def test_a_pause_that_is_asked_for_holds_everything_until_it_is_over(scene):
 # --- finished offsets that fill the commit ---------------------------------------------------------------------------
 
 
-def test_a_partition_is_held_while_its_finished_offsets_fill_the_commit(scene):
-    """It alone, once, until the map is short again: what is finished past the commit must fit into its metadata."""
+def test_a_partition_is_held_before_its_finished_offsets_fill_the_commit(scene):
+    """It alone, once, until less is finished past the commit: all of that must fit into the commit's metadata."""
     made = scene(records=50_000)
     odd, even = made.places
-    made.consumer.ends = {odd: 20_000, even: 0}
+    made.consumer.ends = {odd: 40_000, even: 0}
     made.run(5, work=lambda: made.finish(is_wanted=lambda offset: offset % 2))
     assert made.offsets.full == {odd}
     assert made.consumer.pauses == [[odd]]
+    assert made.member.hindrance(odd).startswith("commits can tell of no more records that are finished past")
+    read = made.member.delivered[odd]
+    assert 20_000 < read < 24_000
+    made.offsets.failed([odd])
+    offset, text = made.offsets.due({})[odd]
+    assert (offset, len(decode_finished(offset, text))) == (0, read // 2)
 
-    made.consumer.ends = {odd: 20_010, even: 10}
+    made.consumer.ends = {odd: 40_000, even: 10}
     made.run(5, work=made.finish)
-    assert made.member.delivered == {odd: 20_000, even: 10}
+    assert made.member.delivered == {odd: read, even: 10}
     assert made.consumer.resumes == []
 
-    for offset in range(0, 20_000, 2):
+    for offset in range(0, read, 2):
         made.stations.orders.desk.ledger.finish(0, offset)
     made.run(5, work=made.finish)
     assert made.offsets.full == set()
-    assert made.member.delivered == {odd: 20_010, even: 10}
+    assert made.member.delivered == {odd: 40_000, even: 10}
     assert (made.consumer.pauses, made.consumer.resumes) == ([[odd]], [[odd]])
+
+
+def test_a_partition_is_held_between_two_looks(scene):
+    """However many records come between two looks: each read sees where the partition is to be held."""
+    made = scene(records=200_000)
+    odd, _ = made.places
+    made.consumer.ends = {odd: 100_000, made.places[1]: 0}
+    for _ in range(40):
+        made.member._tended = made.clock.now  # the next look is far away
+        made.member._turn()
+    assert made.member.delivered[odd] < 24_000
+    assert made.consumer.pauses == [[odd]]
 
 
 # --- commits ---------------------------------------------------------------------------------------------------------

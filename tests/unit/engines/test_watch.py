@@ -301,6 +301,27 @@ def test_a_blocked_event_loop_is_found_out(gate):
     )
 
 
+def test_a_partition_that_is_held_for_its_commit_says_so(gate):
+    """The record that holds it up is named, and why nothing behind it is read."""
+    app = App("shop")
+
+    @app.handler(ORDERS, lanes=4)
+    def charge(record):
+        gate.wait(30)
+
+    with station_of(app, [row(3, b"k")]) as station:
+        awaited(station, "running", 0, 3)
+        crew = Crew()
+        crew.found, crew.delivered, crew.stations = {("orders", 0): 3}, {("orders", 0): 4}, [station]
+        crew.full = {("orders", 0)}
+        [stall] = followed(crew).stalls(0.0)
+        gate.set()
+
+    assert (stall.code, stall.offset) == ("running", 3)
+    assert stall.words.startswith("handler 'charge' has been running for ")
+    assert "the partition is not read on before it is finished, because commits can tell of no more" in stall.words
+
+
 def test_what_is_left_for_the_next_start():
     """A stop that cannot wait puts back what was not begun; somebody who asks then is told so."""
     app = App("shop")
@@ -371,6 +392,7 @@ class Crew:
     def __init__(self):
         self.found, self.delivered, self.stations, self.polled = {}, {}, [], time.monotonic()
         self.member, self.sources, self.has_joined, self.is_over = self, ["orders"], True, False
+        self.full = set()
         self.cluster = SimpleNamespace(
             brokers=("broker:9092",),
             producer=SimpleNamespace(timeout=timedelta(seconds=30)),
@@ -386,6 +408,9 @@ class Crew:
 
     def hindrance(self, place):
         return ""
+
+    def is_full(self, place):
+        return place in self.full
 
 
 @pytest.fixture

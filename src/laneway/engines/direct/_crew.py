@@ -120,7 +120,7 @@ class Crew:
             tell=tell,
             note=note,
         )
-        membership = Membership(options, app, assignment)
+        membership = self._membership = Membership(options, app, assignment)
         membership.reached = reached
         assignment.membership = membership
         assignment.commits = membership if commits is None else commits(membership)
@@ -233,6 +233,7 @@ class Crew:
             skip_lost=skip_lost,
             delivered=offsets.delivered.__setitem__,
             reached=offsets.reached.__setitem__,
+            may_read_on=lambda place: offsets.may_read_on(place, self._membership.finished.get(place)),
         )
 
 

@@ -93,9 +93,15 @@ class Member:
         """Why nothing more is read of a partition of ours, if that is our doing; empty else. Any thread may ask."""
         if place in self._recovery.places:
             return "what its former owner has left is being looked up"
-        if place[0] in self._held or place in self._offsets.full:
+        if self.is_full(place):
+            return "commits can tell of no more records that are finished past the lowest unfinished one"
+        if place[0] in self._held:
             return "as many records are in work or wait for a lane as may be"
         return ""
+
+    def is_full(self, place: Place) -> bool:
+        """Whether a partition is not read on because commits can tell of no more. Any thread may ask."""
+        return place in self._offsets.full
 
     @property
     def places(self) -> set[Place]:
@@ -253,11 +259,11 @@ class Member:
         free = [topic for topic in self._held if all(station.is_half_free for station in self._stations[topic])]
         if free:
             self._held.difference_update(free)
-            waiting = self._recovery.places | self._ended
+            waiting = self._recovery.places | self._ended | self._offsets.full
             self._membership.resume([place for place in self.owned if place[0] in free and place not in waiting])
 
     def _keep_in_bounds(self) -> None:
-        """Hold a partition back that has taken more than its share, or whose commit says all that it can."""
+        """Hold a partition back that has taken more than its share, or whose commits can tell of no more."""
         for topic in self._live:
             if topic in self._held:
                 continue
@@ -268,11 +274,14 @@ class Member:
             used = most - min(station.room for station in self._stations[topic])
             for place in places:
                 count = max(station.desk.ledger.count(place[1]) for station in self._stations[topic])
-                is_much = (count > share and used > most // 2) or place in self._offsets.full
-                if is_much:
+                is_much = count > share and used > most // 2
+                if is_much or not self._may_read_on(place):
                     self._membership.pause([place])
                 elif count <= share // 2 and place in self._membership.paused and place not in waiting:
                     self._membership.resume([place])
+
+    def _may_read_on(self, place: Place) -> bool:
+        return self._offsets.may_read_on(place, self._membership.finished.get(place))
 
     @property
     def _ended(self) -> set[Place]:
@@ -301,6 +310,8 @@ class Member:
         delivered = self._offsets.delivered
         for partition, offset in last.items():
             delivered[topic, partition] = offset + 1
+            if not self._may_read_on((topic, partition)):
+                self._membership.pause([(topic, partition)])
         self._count += len(records)
         self._read += len(records)
         for number, station in enumerate(self._stations[topic]):

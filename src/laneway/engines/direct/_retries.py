@@ -40,9 +40,10 @@ class Retries:
         skip_lost: go on when records were deleted before they were read.
         delivered: told of each list of records before it is put into an intake, with the offsets it ends at.
         reached: told up to where a partition was read to its end.
+        may_read_on: whether commits can tell of what is finished when more of a partition is read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
         feeds: tuple[Feed, ...],
         stations: Mapping[str, list[Station]],
@@ -52,6 +53,7 @@ class Retries:
         skip_lost: bool,
         delivered: Callable[[Place, int], None],
         reached: Callable[[Place, int], None],
+        may_read_on: Callable[[Place], bool] = lambda _: True,
     ) -> None:
         self._feeds = Feeds(feeds, admin)
         self.topics = [feed.topic for feed in feeds if feed.delay or feed.step]
@@ -63,6 +65,7 @@ class Retries:
         self._skip_lost = skip_lost
         self._delivered = delivered
         self._reached = reached
+        self._may_read_on = may_read_on
         self._readers: dict[str, RangeReader] = {}
         self._open: dict[str, tuple[int, dict[int, int]]] = {}
         """Topic that is being read to the epoch it is read in, and where its ranges end."""
@@ -183,7 +186,7 @@ class Retries:
         for topic, (epoch, ends) in list(self._open.items()):
             reader = self._readers[topic]
             room = min(station.room for station in self._stations[topic])
-            if room <= 0:
+            if room <= 0 or not all(self._may_read_on((topic, partition)) for partition in ends):
                 wait = min(wait, _FULL)
                 continue
             records = reader.fetch(min(room, _MOST), 0.02)
