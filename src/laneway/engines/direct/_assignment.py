@@ -98,8 +98,6 @@ class Assignment:
         """Whether partitions were taken from us while we were leaving: what was not committed of them is repeated."""
         self.has_joined = threading.Event()
         """Set when partitions were assigned for the first time."""
-        self.gone = 0
-        """Records that were deleted before they could be read."""
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are ours from now on; gives where each is read from."""
@@ -175,7 +173,8 @@ class Assignment:
             self._fence(place)
             self._read_anew(place, low)
         else:
-            self.gone += low - at
+            finished = self.membership.finished.get(place)
+            self._lose(topic, low - at - (0 if finished is None else finished.count(at, low)))
             self._offsets.reached[place] = low
         self.membership.seek(place, low)
 
@@ -208,10 +207,14 @@ class Assignment:
             text = f"the retry topic {topic} was deleted while it was in use: {told}"
             if not self._skip_lost:
                 raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
-            self.gone += waited
+            self._lose(topic, waited)
             self._note(text)
             self._deleted.discard(topic)
             retries.own(dict.fromkeys(places, 0), self.membership.epoch, {})
+
+    def _lose(self, topic: str, count: int) -> None:
+        """So many records were deleted before they could be read."""
+        self._stations[topic][0].desk.tally.lost += count
 
     def _is_deleted(self, places: list[Place]) -> bool:
         """Whether a topic was really deleted: what was committed of it is gone then, too.

@@ -82,7 +82,7 @@ class Crew:
                 station = Station(
                     own,
                     app,
-                    lanes=route.processes or max(1, route.lanes) * partitions[route.topic.name],
+                    lanes=route.processes or max(1, route.lanes),
                     sender=self._sender,
                     loop=loop,
                     lock=lock,
@@ -185,12 +185,16 @@ class Crew:
             ends |= found.due()
         return ends
 
-    def news(self) -> Tally:
-        """What was done since this was last asked."""
-        total = Tally()
+    def news(self) -> dict[str, Tally]:
+        """What was done since this was last asked: a source, and what was done of it and of its retry topics."""
+        found: dict[str, Tally] = {}
         for station in self.stations:
-            total.add(station.news())
-        return total
+            news = station.news()
+            total = found.setdefault(station.route.source or station.route.topic.name, Tally())
+            busy = total.lanes_busy + news.lanes_busy  # in the same time, so they add up
+            total.add(news)
+            total.lanes_busy = busy
+        return found
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything before these ends is finished, by us or by others of the group."""

@@ -56,6 +56,10 @@ class OwnedDesk(Desk):
         self._closed.discard(partition)
         self._start_over(partition)
 
+    def set_lanes(self, lanes: int) -> None:
+        """Have so many lanes from now on; those that are busy end their turns. By order only."""
+        self.scheduler.lanes = self.tally.lanes = lanes
+
     def load(self, backlog: Backlog, gone: set[int]) -> None:
         """So much waits on the retry topics of partitions that became ours, but for those gone since. By order only."""
         for partition in gone:

@@ -71,7 +71,7 @@ class Member:
         """Topics that are paused because their stations are full."""
         self._is_paused = self._is_stopping = self._is_over = self._is_committed = False
         self._full_since: float | None = None
-        self._count = self._read = 0
+        self._count = self._read = self._shared = 0
         self._tended = self._committed = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="laneway-member", daemon=True)
         self.polled = time.monotonic()
@@ -117,11 +117,6 @@ class Member:
     def has_joined(self) -> bool:
         """Whether the group has given it partitions, or said that there are none for it."""
         return self._assignment.has_joined.is_set()
-
-    @property
-    def gone(self) -> int:
-        """Records that were deleted before they could be read."""
-        return self._assignment.gone + sum(found.lost for found in self._retries.values())
 
     @property
     def gaps(self) -> int:
@@ -211,8 +206,19 @@ class Member:
             return
         records = self._membership.read(max(1, min(room, _FETCH)), _POLL if room > 0 else _SHORT * 10)
         self._assignment.settle_in()
+        if self._shared != self._membership.epoch:
+            self._share_lanes()
         if records:
             self._deliver(records)
+
+    def _share_lanes(self) -> None:
+        """Partitions came or went: handlers have lanes for those that are ours now."""
+        self._shared = self._membership.epoch
+        for source in self._sources:
+            count = sum(topic == source for topic, _ in self.owned)
+            for topic in dict.fromkeys([source, *(self._retries[source].topics if source in self._retries else ())]):
+                for station in self._stations[topic]:
+                    station.share(count)
 
     def _room(self, now: float) -> int:
         """How many records may be read; none while everything that could be read is full."""

@@ -79,7 +79,6 @@ class Retries:
         self.is_paused = False
         self._thread = threading.Thread(target=self._work, name="laneway-retries", daemon=True)
         self.error: BaseException | None = None
-        self.lost = 0
 
     def start(self) -> None:
         """Begin to read."""
@@ -202,7 +201,7 @@ class Retries:
                     self._close(topic, ends)
                     reader.close()
                     del self._open[topic]
-                    self.lost += reader.lost
+                    self._stations[topic][0].desk.tally.lost += self._lost(topic, reader)
                 else:
                     wait = 0.0
         return wait
@@ -234,6 +233,11 @@ class Retries:
             for record in records
             if (known := found.get((topic, record.partition))) is None or not known.has(record.offset)
         ]
+
+    def _lost(self, topic: str, reader: RangeReader) -> int:
+        """How many records were deleted before they were read, without those that an earlier owner has finished."""
+        known = [(self._finished.get((topic, partition)), start, end) for partition, start, end in reader.gone]
+        return reader.lost - sum(found.count(start, end) for found, start, end in known if found is not None)
 
     def _close(self, topic: str, ends: Mapping[int, int]) -> None:
         for partition, end in ends.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
@@ -36,7 +37,7 @@ class Station:
     Args:
         route: the handler, as it runs on its step.
         app: the app's name.
-        lanes: how many lanes it has.
+        lanes: how many lanes it has until it is known how many partitions are ours.
         sender: where messages and copies go; stations share it, and each is answered by way of its own outbox.
         loop: gives the loop that async handlers run on.
         lock: guards the desk of a handler that runs on threads; stations of one handler share it.
@@ -86,6 +87,7 @@ class Station:
         self._error: BaseException | None = None
         self._told = Tally()
         self._asked = time.time()
+        self._looked, self._worked = time.monotonic(), 0.0
 
     @property
     def room(self) -> int:
@@ -205,6 +207,11 @@ class Station:
         if self._runner is not None:
             self._runner.wake()
 
+    def share(self, partitions: int) -> None:
+        """So many partitions are ours: have lanes for each. Processes stay as many as the handler says."""
+        if not self.route.processes:
+            self.order(partial(self.desk.set_lanes, max(1, self.route.lanes) * max(1, partitions)))
+
     def progress(self, partition: int, start: int) -> tuple[int, list[int]]:
         """Up to where a partition was read, and what is unfinished of it. Any thread may ask."""
         found = self.desk.ledger.snapshot(partition)
@@ -234,8 +241,17 @@ class Station:
         now.repeated += self.desk.copied.repeated
         news = now.since(self._told)
         news.first = first or (self._asked if news.finished else 0.0)
+        news.lanes_busy = self._lanes_busy()
         self._told, self._asked = now, time.time()
         return news
+
+    def _lanes_busy(self) -> float:
+        """How many lanes were busy on average since this was last asked: with calls that ended, and that still run."""
+        now, desk = time.monotonic(), self.desk
+        worked = desk.tally.seconds + sum(now - began for began, _ in tuple(desk.begun.values()))
+        seconds, more = now - self._looked, worked - self._worked
+        self._looked, self._worked = now, worked
+        return min(float(desk.scheduler.lanes), max(0.0, more / seconds)) if seconds > 0 else 0.0
 
     def _work(self, runner: Any) -> None:
         try:
