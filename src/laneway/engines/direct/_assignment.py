@@ -7,6 +7,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway.engines.direct._lease import Lease
+from laneway.engines.direct._station import forgetting as _forgetting
+from laneway.engines.direct._station import opening as _opening
+from laneway.engines.direct._station import releasing as _releasing
 from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
@@ -77,6 +81,7 @@ class Assignment:
         """When brokers must have answered what has to be known of partitions that came."""
         self._tell = tell
         self._note = note
+        self.lease = Lease(float("inf"))
         self.membership: Membership
         self.commits: Commits
         self._had: set[str] = set()
@@ -127,6 +132,7 @@ class Assignment:
             for station in self._stations[topic]:
                 station.order(_releasing(station, partition))
         while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
+            self.lease.renew()  # the client goes on in the background, and calls that end now are to count
             time.sleep(_LOOK)
         self._commit_last(everything, deadline)
         self._let_go(places)
@@ -138,13 +144,15 @@ class Assignment:
         self._let_go(places)
         self._tell_revoked(places, is_lost=True)
 
-    def hear_commits(self) -> None:
-        """Act on what became of commits."""
-        for offsets, error in self.commits.answers():
+    def hear_commits(self) -> list[Mapping[Place, Committed]]:
+        """Act on what became of commits; gives those that the group has taken."""
+        for offsets, error in (answers := self.commits.answers()):
             if error is not None:
                 self._offsets.failed(offsets)
             else:
                 self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
+
+        return [offsets for offsets, error in answers if error is None]
 
     def out_of_range(self, place: Place) -> None:
         """The offset to be read is not in the log: records were deleted, or the topic was made anew."""
@@ -350,6 +358,7 @@ class Assignment:
     def _answered(self, ask: Callable[[], T]) -> T:
         """What a broker answers; without it nothing can begin, so it is asked for nearly as long as the group waits."""
         while True:
+            self.lease.renew()
             try:
                 return ask()
             except BrokerAbsentError:
@@ -389,15 +398,3 @@ class Assignment:
         for topic in dict.fromkeys(topic for topic, _ in places):
             partitions = tuple(part for name, part in places if name == topic)
             self._tell(PartitionsRevoked(topic, partitions, is_lost))
-
-
-def _opening(station: Station, partition: int) -> Callable[[], None]:
-    return lambda: station.desk.open(partition)
-
-
-def _releasing(station: Station, partition: int) -> Callable[[], None]:
-    return lambda: station.desk.release(partition)
-
-
-def _forgetting(station: Station, partition: int) -> Callable[[], None]:
-    return lambda: station.desk.forget(partition)

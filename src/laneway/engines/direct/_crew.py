@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from laneway.engines._clients import prefetch
 from laneway.engines._topics import feeds_of
 from laneway.engines.direct._assignment import Assignment
+from laneway.engines.direct._lease import Lease
 from laneway.engines.direct._member import Member
 from laneway.engines.direct._offsets import Offsets
 from laneway.engines.direct._recovery import Recovery
@@ -33,6 +34,7 @@ __all__ = ["Crew"]
 
 _ASK = 1.0  # seconds between questions for what others of the group have committed
 _PATIENCE = 0.6  # of max_poll_interval: what brokers may take to answer when partitions come
+_LEASE = 2 / 3  # of session_timeout: the last heartbeat may be a third of it older than the last poll
 _BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
 
 
@@ -73,6 +75,7 @@ class Crew:
         self._asked = 0.0
         partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
         self._sender = KafkaSender(cluster.producer_options())
+        lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
         stations: dict[str, list[Station]] = {}
         by_source: dict[str, list[Station]] = {}
         for route in routes:
@@ -91,6 +94,7 @@ class Crew:
                     notice=note,
                     listener=tell,
                     hooks=hooks,
+                    lease=lease,
                 )
                 stations.setdefault(own.topic.name, []).append(station)
                 by_source.setdefault(route.topic.name, []).append(station)
@@ -123,6 +127,7 @@ class Crew:
         membership = self._membership = Membership(options, app, assignment)
         membership.reached = reached
         assignment.membership = membership
+        assignment.lease = lease
         assignment.commits = membership if commits is None else commits(membership)
         self.member = Member(
             membership,

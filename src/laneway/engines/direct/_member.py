@@ -67,6 +67,9 @@ class Member:
         self._live = [topic for topic in sources if topic not in delayed]
         self._limits = limits
         self._retries = retries
+        self._lease = assignment.lease
+        self._question: tuple[Mapping[Place, Committed], float] | None = None
+        """A commit that asks whether the partitions are still ours, and when it was sent."""
         self._held = assignment.held
         """Topics that are paused because their stations are full."""
         self._is_paused = self._is_stopping = self._is_over = self._is_committed = False
@@ -205,6 +208,7 @@ class Member:
             time.sleep(_SHORT)
             return
         records = self._membership.read(max(1, min(room, _FETCH)), _POLL if room > 0 else _SHORT * 10)
+        self._lease.renew()
         self._assignment.settle_in()
         if self._shared != self._membership.epoch:
             self._share_lanes()
@@ -256,9 +260,31 @@ class Member:
         if not (self._is_paused or self._is_stopping):
             self._let_go_on()
             self._keep_in_bounds()
-        self._assignment.hear_commits()
-        if now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT:
+        heard = self._assignment.hear_commits()
+        if not self._lease.is_valid:
+            self._ask_for_lease(heard)
+        elif now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT:
             self._commit(now)
+
+    def _ask_for_lease(self, heard: list[Mapping[Place, Committed]]) -> None:
+        """No poll came for longer than a session lasts: ask the group whether the partitions are still ours.
+
+        A commit asks it: the group takes none of one whom it has given up. It says of each partition what is finished
+        by now, as the regular ones do, which wait for the answer.
+        """
+        asked, self._question = self._question, None
+        if not self._offsets.places:
+            self._lease.confirm(self._lease.now())
+        elif asked is not None and any(said is asked[0] for said in heard):
+            self._lease.confirm(asked[1])
+        elif self._membership.is_member:
+            self._offsets.failed(self._offsets.places)  # or nothing would be due that was sent before
+            due, now = self._offsets.due(self._membership.finished), self._lease.now()
+            if self._assignment.commits.commit_soon(due):
+                self._offsets.sent(due)
+                self._question = due, now
+            else:
+                self._question = asked
 
     def _let_go_on(self) -> None:
         """Read topics again whose stations have worked off half of what they may hold."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from laneway._clock import SystemClock
 from laneway.engines.direct._desk import OwnedDesk
 from laneway.engines.direct._intake import Intake
+from laneway.engines.direct._lease import Lease
 from laneway.instrumentation import Tally
 from laneway.pipeline import Call
 from laneway.runners import AsyncRunner, ColumnarRunner, ProcessRunner, ThreadRunner
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
 
-__all__ = ["Station"]
+__all__ = ["Station", "forgetting", "opening", "releasing"]
 
 T = TypeVar("T")
 
@@ -46,6 +48,7 @@ class Station:
         notice: told in words when something must wait.
         listener: told of each event.
         hooks: setups and cleanups, for processes that the handler has of its own.
+        lease: whether the partitions are surely ours; without one they are.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -62,6 +65,7 @@ class Station:
         notice: Callable[[str], None],
         listener: Callable[[Event], None],
         hooks: Hooks = ((), ()),
+        lease: Lease | None = None,
     ) -> None:
         self.route = route
         self.breaker = breaker
@@ -78,6 +82,7 @@ class Station:
             backlog=backlog,
             listener=listener,
             breaker=breaker,
+            lease=lease,
         )
         self._loop = loop
         self._lock = lock
@@ -129,6 +134,7 @@ class Station:
         desk = self.desk
         is_held = desk.gate is not None and desk.gate.is_shut
         is_at_work = desk.scheduler.lanes_busy or desk.can_start or self.intake.table
+        is_at_work = is_at_work or not desk.lease.is_valid  # what is ready begins when that is known
         return self.is_over or not (is_at_work or (self.intake.has_news and not is_held))
 
     def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
@@ -174,7 +180,7 @@ class Station:
             self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._loop())
             return
         if self.route.kind == "columnar":
-            runner: Any = ColumnarRunner(self.desk, clock)
+            runner: Any = ColumnarRunner(self.desk, clock, may_begin=lambda: self.desk.lease.is_valid)
             self.intake.sift = self.desk.ours
         else:
             runner = self._runner = self._runner_of(call, clock)
@@ -226,7 +232,8 @@ class Station:
         self.intake.end()
 
     def abandon(self) -> None:
-        """End now. A thread that runs a call cannot be stopped: it ends with the process."""
+        """End now. A thread that runs a call cannot be stopped: it ends with the process, or after its call."""
+        self.desk.lease = Lease(math.inf)
         self.intake.end()
         if self._future is not None:
             self._future.cancel()
@@ -259,3 +266,18 @@ class Station:
             self.intake.settle()
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self._error = error
+
+
+def opening(station: Station, partition: int) -> Callable[[], None]:
+    """An order: the partition is ours."""
+    return lambda: station.desk.open(partition)
+
+
+def releasing(station: Station, partition: int) -> Callable[[], None]:
+    """An order: begin nothing more of the partition."""
+    return lambda: station.desk.release(partition)
+
+
+def forgetting(station: Station, partition: int) -> Callable[[], None]:
+    """An order: drop all that is known of the partition."""
+    return lambda: station.desk.forget(partition)
