@@ -1,7 +1,8 @@
 """An app for `laneway run support.direct_app:app --engine direct`; all it needs comes in IT_* variables.
 
 Calls that began and calls that ended are written to histories of their own, and so is what the engine tells of its
-partitions. A record with the value ``blocked`` is not done before the file IT_GATE exists.
+partitions. A record with the value ``blocked`` is not done before the file IT_GATE exists. With a topic IT_REPLIES
+each call leads to a message there, which names the folder of its history.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from laneway import App, Record, Topic
+from laneway import App, Message, Record, Topic
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.history import OwnershipRecorder, Recorder
 
@@ -25,6 +26,7 @@ _done, _begun, _ownership = Recorder(_folder), Recorder(f"{_folder}/begun"), Own
 _seconds = float(os.environ.get("IT_SECONDS", "0"))
 _gate = Path(os.environ.get("IT_GATE", "gate"))
 _topic: Topic[Any] = Topic(os.environ.get("IT_TOPIC", "it"))
+_replies: Topic[Any] | None = Topic(os.environ["IT_REPLIES"]) if "IT_REPLIES" in os.environ else None
 _lanes = int(os.environ.get("IT_LANES", "10"))
 
 app = App(os.environ.get("IT_APP", "it"))
@@ -33,7 +35,7 @@ app.on(PartitionsRevoked)(lambda event: _ownership.revoked(event.topic, event.pa
 app.on(OffsetsCommitted)(lambda event: _ownership.committed(event.topic, event.offsets))
 
 
-async def wait(record: Record[Any]) -> None:
+async def wait(record: Record[Any]) -> Message[Any] | None:
     """Take some time, as if a service were asked; a record that is blocked waits for its gate."""
     began = time.monotonic()
     _begun.write(record, began, began)
@@ -41,9 +43,10 @@ async def wait(record: Record[Any]) -> None:
     while record.value == BLOCKED and not _gate.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
         await asyncio.sleep(0.05)
     _done.write(record, began)
+    return _reply(record)
 
 
-def work(record: Record[Any]) -> None:
+def work(record: Record[Any]) -> Message[Any] | None:
     """As `wait`, on a lane's thread."""
     began = time.monotonic()
     _begun.write(record, began, began)
@@ -51,6 +54,15 @@ def work(record: Record[Any]) -> None:
     while record.value == BLOCKED and not _gate.exists():
         time.sleep(0.05)
     _done.write(record, began)
+    return _reply(record)
 
 
-app.handler(_topic, lanes=_lanes)({"async": wait, "sync": work}[os.environ.get("IT_KIND", "async")])
+def _reply(record: Record[Any]) -> Message[Any] | None:
+    return None if _replies is None else _replies.message(Path(_folder).name.encode(), key=record.key)
+
+
+_kind = os.environ.get("IT_KIND", "async")
+if _kind == "processes":
+    app.handler(_topic, processes=_lanes)(work)
+else:
+    app.handler(_topic, lanes=_lanes)({"async": wait, "sync": work}[_kind])

@@ -92,7 +92,8 @@ class Tally(msgspec.Struct):
 
     def add(self, other: Tally) -> None:
         """Add another tally to this one."""
-        span, others = self.last - self.first, other.last - other.first
+        # One in which nothing began, or nothing ended after the first beginning, has no time of its own.
+        span, others = (max(0.0, one.last - one.first) if one.first else 0.0 for one in (self, other))
         busy = self.lanes_busy * span + other.lanes_busy * others
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))

@@ -197,6 +197,11 @@ class Membership:
         found, self._answers = self._answers, []
         return found
 
+    @property
+    def is_member(self) -> bool:
+        """Whether the client takes itself for a member. As another one it could commit to a group that is empty."""
+        return bool(self._consumer.memberid())
+
     def metadata(self) -> Any:
         """Who we are in the group, for a producer that commits our offsets in a transaction of its own."""
         return self._consumer.consumer_group_metadata()

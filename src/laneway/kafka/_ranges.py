@@ -76,6 +76,8 @@ class RangeReader:
         """Every range is read to its end."""
         self.lost = 0
         """Offsets of the ranges that were gone before they could be read."""
+        self.gone: list[tuple[int, int, int]] = []
+        """Which: partition, the first of them, and the one after the last."""
 
     @property
     def gaps(self) -> int:
@@ -86,6 +88,7 @@ class RangeReader:
         """Begin to read these ranges, which are of one topic and of different partitions."""
         ranges = [part for part in ranges if part.length > 0]
         self.lost = self._read = 0
+        self.gone = []
         self._ends = {part.partition: part.end for part in ranges}
         self._next = {part.partition: part.start for part in ranges}
         self._spanned = self._left = sum(part.length for part in ranges)
@@ -208,6 +211,7 @@ class RangeReader:
                 "were deleted before they were read. To go on without them set on_data_loss: continue"
             )
         self.lost += gone
+        self.gone.append((partition, position, position + gone))
         self._next[partition] = position + gone
         if self._next[partition] >= end:
             self._finish(partition)

@@ -5,19 +5,22 @@ was read is finished, and nothing was under way. ``r``: lengths of runs as varin
 beginning at the committed offset. ``b``: a bitmap from the committed offset on, lowest bit first, 1 for finished.
 ``n`` and a number in digits: the group is new, and the topic had so many partitions when it began to read it.
 Whatever begins differently was not written by laneway and says nothing.
+
+A text may tell of less than is finished, because brokers limit its length. What it does not tell of counts as
+unfinished: the next owner reads it, and runs it again.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CLEAN", "MOST", "NEW", "Finished", "began_with", "decode_finished", "encode_finished"]
+__all__ = ["CLEAN", "MOST", "NEW", "Finished", "began_with", "decode_finished", "encode_finished", "readable_to"]
 
 CLEAN = "L1c"
 """Nothing was under way when this was committed, so nothing has to be looked for."""
@@ -26,7 +29,7 @@ NEW = "L1n"
 MOST = 4_000
 """Characters; brokers take 4,096 by default."""
 _RUNS, _BITS = "L1r", "L1b"
-_LONGEST = MOST * 3 // 4 * 8  # offsets that a bitmap can tell of
+_BYTES = (MOST - len(_RUNS)) * 3 // 4  # that fit as base64
 _FARTHEST = 2**62
 _MOST_WAITING = 1_000_000  # unfinished offsets that are believed: each is written down, and a text can claim any number
 
@@ -61,12 +64,17 @@ class Finished:
             start = max(start, end)
         return found
 
+    def count(self, start: int, end: int) -> int:
+        """How many offsets from *start* up to *end* are finished."""
+        ranges = zip(self._begins, self._ends, strict=True)
+        return sum(max(0, min(last, end) - max(first, start)) for first, last in ranges)
+
     def __len__(self) -> int:
         """How many offsets are finished."""
         return sum(end - begin for begin, end in zip(self._begins, self._ends, strict=True))
 
 
-def encode_finished(start: int, end: int, unfinished: Sequence[int]) -> str | None:
+def encode_finished(start: int, end: int, unfinished: Sequence[int]) -> str:
     """What is finished from *start*, the offset to be committed, up to *end*, as text.
 
     Args:
@@ -75,14 +83,39 @@ def encode_finished(start: int, end: int, unfinished: Sequence[int]) -> str | No
         unfinished: the offsets between them that are not finished, ascending.
 
     Returns:
-        The text; empty when nothing is finished there, None when it would be too long.
+        The text, empty when nothing is finished there. Where not everything fits into `MOST` characters, it tells of as
+        much as fits and leaves out the rest.
     """
     if end - start <= len(unfinished):
         return ""
-    runs = _as_runs(start, end, unfinished)
-    if end - start <= _LONGEST and (end - start) // 8 < len(runs):
-        return _as_text(_BITS, _as_bits(start, end, unfinished))
-    return _as_text(_RUNS, runs)
+    runs, told = _as_runs(start, end, unfinished)
+    if told == end - start - len(unfinished) and len(runs) <= (end - start) // 8:
+        return _as_text(_RUNS, runs)
+    span = min(end - start, _BYTES * 8)
+    # Of what does not fit, the form that tells of more is written.
+    if span < end - start and span - bisect_left(unfinished, start + span) <= told:
+        return _as_text(_RUNS, runs)
+    return _as_text(_BITS, _as_bits(start, span, unfinished))
+
+
+def readable_to(start: int, end: int, unfinished: Sequence[int]) -> int:
+    """Up to which offset a partition may be read so that a text tells of all that is finished, whatever comes first.
+
+    A bitmap of so many offsets always fits. Further on the runs must fit even if every second record that is
+    unfinished now, and of those that are read from now on, is the next to be finished.
+
+    Args:
+        start: the offset to be committed.
+        end: the offset after the last one that was read.
+        unfinished: the offsets between them that are not finished, ascending.
+    """
+    certain = start + _BYTES * 8
+    if end < certain:
+        return certain
+    lengths = _run_lengths(start, end, unfinished)
+    # A run of n unfinished ones, cut into single ones, takes n bytes.
+    most = sum(map(_bytes_of, lengths)) + len(unfinished) - len(lengths) // 2
+    return max(certain, end + _BYTES - most)
 
 
 def decode_finished(start: int, text: str | None) -> Finished | None:
@@ -109,7 +142,8 @@ def began_with(text: str) -> int | None:
     return int(number) if text.startswith(NEW) and number.isascii() and number.isdigit() and len(number) < 10 else None
 
 
-def _as_runs(start: int, end: int, unfinished: Sequence[int]) -> bytes:
+def _run_lengths(start: int, end: int, unfinished: Sequence[int]) -> list[int]:
+    """Lengths of runs, unfinished and finished by turns; the last one is of finished offsets."""
     lengths: list[int] = []
     at, waits = start, 0  # waits: unfinished ones in a row so far
     for offset in unfinished:
@@ -118,24 +152,36 @@ def _as_runs(start: int, end: int, unfinished: Sequence[int]) -> bytes:
             waits = 0
         waits += 1
         at = offset + 1
-        if len(lengths) > MOST:
+        if len(lengths) > 2 * MOST:
             break  # too long, whatever follows
-    lengths.append(waits)
     if end > at:
-        lengths.append(end - at)
-    return b"".join(map(_varint, lengths))
+        lengths += (waits, end - at)
+    return lengths
 
 
-def _as_bits(start: int, end: int, unfinished: Sequence[int]) -> bytes:
-    bits = (1 << (end - start)) - 1
-    for offset in unfinished:
-        bits ^= 1 << (offset - start)
-    return bits.to_bytes((end - start + 7) // 8, "little")
+def _as_runs(start: int, end: int, unfinished: Sequence[int]) -> tuple[bytes, int]:
+    """As many runs as fit, and how many finished offsets they tell of."""
+    lengths = iter(_run_lengths(start, end, unfinished))
+    data, told = bytearray(), 0
+    for waiting, done in zip(lengths, lengths, strict=True):
+        more = _varint(waiting) + _varint(done)
+        if len(data) + len(more) > _BYTES:
+            break
+        data += more
+        told += done
+    return bytes(data), told
 
 
-def _as_text(kind: str, data: bytes) -> str | None:
-    text = kind + base64.b64encode(data).decode().rstrip("=")
-    return text if len(text) <= MOST else None
+def _as_bits(start: int, span: int, unfinished: Sequence[int]) -> bytes:
+    data = bytearray(b"\xff") * ((span + 7) // 8)
+    data[-1] >>= -span % 8
+    for offset in unfinished[: bisect_left(unfinished, start + span)]:
+        data[(offset - start) >> 3] ^= 1 << (offset - start & 7)
+    return bytes(data)
+
+
+def _as_text(kind: str, data: bytes) -> str:
+    return kind + base64.b64encode(data).decode().rstrip("=")
 
 
 def _from_runs(start: int, data: bytes) -> list[tuple[int, int]]:
@@ -161,6 +207,10 @@ def _from_bits(start: int, data: bytes) -> list[tuple[int, int]]:
         ranges.append((start + at, start + after))
         at = text.find("1", after)
     return ranges
+
+
+def _bytes_of(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)
 
 
 def _varint(value: int) -> bytes:

@@ -216,8 +216,10 @@ class Copies:
         cause: Exception | None,
         then: Callable[[], None],
     ) -> None:
-        self._joined(record, step)
-        self._outbox.post(_Awaited(then, self, record, self._deferred(record, failure, step), failure, step, cause))
+        copy = _Awaited(then, self, record, self._deferred(record, failure, step), failure, step, cause)
+        if not self._outbox.is_void(copy):
+            self._joined(record, step)
+        self._outbox.post(copy)
 
     def deferred(self, copy: _Deferred) -> None:
         """A copy is safe on the retry topic of a step; its record is finished together with others."""
@@ -298,8 +300,15 @@ class _Deferred(Letter):
     def then(self) -> None:
         """Called when it is safe."""
 
+    @property
+    def records(self) -> Sequence[Record[Any]]:
+        return (self.record,)
+
     def landed(self) -> None:
         self._copies.deferred(self)
+
+    def withdrawn(self) -> None:
+        self.then()
 
     def undeliverable(self, error: Exception) -> bool:
         return self._copies.is_parked_instead(self, error)
@@ -359,6 +368,13 @@ class _Parked(Letter):
         self._failure = failure
         self._make = make
         self._reductions: list[Reduction] = ["trace", "value"]
+
+    @property
+    def records(self) -> Sequence[Record[Any]]:
+        return (self._record,)
+
+    def withdrawn(self) -> None:
+        self._then()
 
     def landed(self) -> None:
         self._copies.parked(self._record, self._failure, self.posted[0], self._then)

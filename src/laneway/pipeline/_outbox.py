@@ -8,12 +8,12 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from laneway.errors import MessageTooLargeError
+from laneway.errors import MessageTooLargeError, ProduceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from laneway._record import Headers
+    from laneway._record import Headers, Record
     from laneway.instrumentation import Tally
     from laneway.pipeline._result import Posted
     from laneway.typing import Sender
@@ -24,6 +24,7 @@ _NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
 _SOON, _LATE = 0.002, 0.05  # seconds between looks for answers: while they come, and when none has come for long
 _IN_VAIN = 0.01  # seconds between looks by when a hurry has not helped: there is something wrong with the broker
 _TOGETHER = 0.1  # seconds for which letters are collected: a request costs far more than a letter in it
+_WITHDRAWN = ProduceError("its records are no longer ours")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
 
 
@@ -53,6 +54,14 @@ class Letter(ABC):
     @abstractmethod
     def landed(self) -> None:
         """Called once, when the message is acknowledged by all in-sync replicas."""
+
+    @property
+    def records(self) -> Sequence[Record[Any]]:
+        """What led to it."""
+        return ()
+
+    def withdrawn(self) -> None:  # noqa: B027 - for most there is nothing to do
+        """Called instead when it is not sent, because its records are another process's by now."""
 
     @abstractmethod
     def undeliverable(self, error: Exception) -> bool:
@@ -98,6 +107,8 @@ class Outbox:
         """Seconds until a look for answers is worth it: a small part of the time for which none has come."""
         self.landed: Callable[[], None] = lambda: None
         """Called when every answer of a tick was acted upon."""
+        self.is_void: Callable[[Letter], bool] = lambda _: False
+        """Whether a letter is not to be sent any more."""
         self._quiet_since: float | None = None
         """When an answer last came, or the first letter left; None until the next look."""
         self.trouble: str | None = None
@@ -184,6 +195,9 @@ class Outbox:
         on_way = self._on_way.get(topic, 0)
         self._on_way[topic] = on_way + 1
         self._alone[topic] = None if on_way else letter
+        if self.is_void(letter):
+            letter.heard(_WITHDRAWN)  # what waits for it goes on at the next tick, not inside of this call
+            return
         try:
             self._sender.send(
                 topic,
@@ -207,6 +221,9 @@ class Outbox:
                 self._gone(letter)
                 self._tally.produced += 1
                 letter.landed()
+            elif error is _WITHDRAWN:
+                self._gone(letter)
+                letter.withdrawn()
             else:
                 self._not_delivered(letter, error, now)
         self.landed()

@@ -90,6 +90,10 @@ class _Message(Letter):
         super().__init__(posted)
         self._reply = reply
 
+    @property
+    def records(self) -> Sequence[Record[Any]]:
+        return self._reply.records
+
     def landed(self) -> None:
         reply = self._reply
         reply.left -= 1

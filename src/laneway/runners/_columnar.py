@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["ColumnarRunner", "TableSource"]
 
 
+_PAUSE = 0.01  # seconds between questions whether a call may begin
+
+
 class TableSource(Protocol):
     """Where a columnar runner reads from."""
 
@@ -36,12 +39,25 @@ class ColumnarRunner:
     """Calls a columnar handler with one table at a time, so order holds. Everything is on the caller's thread.
 
     A table that fails is tried again as a whole, then parked record by record.
+
+    Args:
+        desk: counts and parks.
+        clock: the time.
+        sleep: waits so many seconds.
+        may_begin: whether a call may begin, or what became of one be acted upon; asked until it is so.
     """
 
-    def __init__(self, desk: Desk, clock: Clock, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        clock: Clock,
+        sleep: Callable[[float], None] = time.sleep,
+        may_begin: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._desk = desk
         self._clock = clock
         self._sleep = sleep
+        self._may_begin = may_begin
         self._latency = Histogram(desk.tally.latency)
 
     def run(self, source: TableSource) -> None:
@@ -49,6 +65,7 @@ class ColumnarRunner:
         desk = self._desk
         while not source.is_exhausted:
             self._wait_for_breaker()
+            self._wait_until_allowed()
             table = source.fetch_table(desk.route.size, 0.1)
             if table is not None and table.num_rows:
                 self._handle(table)
@@ -93,6 +110,10 @@ class ColumnarRunner:
                 attempt += 1
                 self._sleep(verdict.pause.total_seconds())
 
+    def _wait_until_allowed(self) -> None:
+        while not self._may_begin():
+            self._sleep(_PAUSE)
+
     def _wait_for_breaker(self) -> None:
         """While the handler's breaker is open nothing is read or called before a probe is due."""
         gate = self._desk.gate
@@ -101,6 +122,7 @@ class ColumnarRunner:
 
     def _begin(self, table: pa.Table) -> None:
         self._wait_for_breaker()
+        self._wait_until_allowed()
         if self._desk.gate is not None:
             self._desk.gate.began(table)
 
@@ -120,6 +142,7 @@ class ColumnarRunner:
         self._latency.add_all([int(wall * 1000) - newest])
 
     def _copy(self, table: pa.Table, error: Exception, attempt: int, verdict: Defer | Park) -> None:
+        self._wait_until_allowed()
         records = [_as_record(row, attempt) for row in table.to_pylist()]
         for record in records:
             self._desk.ledger.see(record.partition, [record.offset])

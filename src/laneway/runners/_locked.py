@@ -25,10 +25,10 @@ class LockedRunner(ABC):
         desk: gives turns and settles them.
         clock: the time.
         lock: guards the desk; desks that share a backlog share it too.
-        most: how many lanes may be started.
+        most: how many lanes may be started; by default as many as the desk has at that moment.
     """
 
-    def __init__(self, desk: Desk, clock: Clock, lock: threading.Lock | None, most: int) -> None:
+    def __init__(self, desk: Desk, clock: Clock, lock: threading.Lock | None, most: int | None = None) -> None:
         self._desk = desk
         self._clock = clock
         self._most = most
@@ -100,7 +100,8 @@ class LockedRunner(ABC):
             wanted = min(wanted, 1)
         if desk.route.is_batch:
             wanted = min(wanted, -(-desk.scheduler.ready // desk.route.size))
-        while self._idle < wanted and len(self._threads) < self._most:
+        most = desk.scheduler.lanes if self._most is None else self._most
+        while self._idle < wanted and len(self._threads) < most:
             self._add_lane()
         self._work.notify(wanted)
 

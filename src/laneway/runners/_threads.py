@@ -56,7 +56,7 @@ class ThreadRunner(LockedRunner):
     """
 
     def __init__(self, desk: Desk, call: Call, clock: Clock, lock: threading.Lock | None = None) -> None:
-        super().__init__(desk, clock, lock, desk.scheduler.lanes)
+        super().__init__(desk, clock, lock)
         self._execute = call.batch if desk.route.is_batch else call.single
         desk.relief.ask = call.relieve
         self._moved = clock.monotonic()

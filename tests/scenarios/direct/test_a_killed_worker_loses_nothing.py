@@ -48,3 +48,17 @@ def test_the_other_takes_over_and_repeats_little(scene: DirectScene, kind: str) 
     assert twice <= {(event.partition, event.offset) for event in before}
     assert len(twice) <= max(len(recent), 2 * 6 * LANES)
     assert max(Counter((event.partition, event.offset) for event in scene.events("begun")).values()) <= 2
+
+
+def test_a_start_after_a_kill_says_what_it_waits_for(scene: DirectScene) -> None:
+    """The state names the session time-out of the killed member, and says it no longer when partitions come."""
+    first = scene.worker()
+    scene.wait_for(lambda: scene.told_by(0), why="a first member")
+    first.kill()
+    second = scene.worker()
+    told = "those of a member that was killed come after its session time-out (6s)"
+    scene.wait_for(lambda: told in second.output, why="what it waits for")
+    assert not scene.told_by(1)
+    scene.wait_for(lambda: scene.told_by(1), why="partitions")
+    scene.wait_for(lambda: second.output.splitlines()[-1].endswith(": consuming"), why="a state without a wait")
+    scene.dismiss(second)

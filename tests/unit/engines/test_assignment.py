@@ -19,7 +19,7 @@ from laneway.engines.direct._station import Station
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, Membership, _membership
-from laneway.lanes import CLEAN, decode_finished
+from laneway.lanes import CLEAN, Finished, decode_finished
 from laneway.pipeline import Backlog, BreakerState, Call
 from support.core import FakeSender, SleepingClock, make_record, make_route
 
@@ -314,7 +314,7 @@ def test_a_loss_ends_the_run_by_default(scene, bounds, told):
     with pytest.raises(DataLossError, match=f"offset 100 is gone .{told} now.*on_data_loss: continue"):
         made.assignment.out_of_range(PLACE)
 
-    assert (made.seeks, made.membership.epoch, made.assignment.gone) == ([], epoch, 0)
+    assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([], epoch, 0)
 
 
 def test_a_run_that_ends_because_of_deleted_records_commits_nothing_past_them(scene):
@@ -334,7 +334,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
     made.assignment.out_of_range(PLACE)
-    assert (made.seeks, made.assignment.gone) == ([150], 50)
+    assert (made.seeks, made.desk.tally.lost) == ([150], 50)
     assert made.notes == ["orders[0] is read from offset 150 on, because the log begins at 150"]
 
     made.read(range(150, 160))
@@ -351,7 +351,7 @@ def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
     made.bounds = (150, 200)
     made.assignment.out_of_range(PLACE)
 
-    assert made.assignment.gone == 30
+    assert made.desk.tally.lost == 30
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, 
     made.bounds, epoch = bounds, made.membership.epoch
     low, high = bounds
     made.assignment.out_of_range(PLACE)
-    assert (made.seeks, made.membership.epoch, made.assignment.gone) == ([low], epoch + 1, 0)
+    assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([low], epoch + 1, 0)
     assert made.notes == [f"orders[0] is read from offset {low} on, because the log ends at {high}"]
     made.desk.tick()
     made.end(*made.late)
@@ -381,7 +381,7 @@ def test_a_log_that_has_grown_past_our_offset_since_is_another_one(scene):
     made = at_100(scene, is_forgiving=True)
     made.bounds, epoch = (0, 150), made.membership.epoch
     made.assignment.out_of_range(PLACE)
-    assert (made.seeks, made.membership.epoch, made.assignment.gone) == ([0], epoch + 1, 0)
+    assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([0], epoch + 1, 0)
     made.read(range(150))
     made.end(*made.late)
     made.work_off()
@@ -417,7 +417,7 @@ def test_a_broker_that_is_away_decides_nothing(scene, is_forgiving):
     made.bounds = None
     made.assignment.out_of_range(PLACE)
 
-    assert (made.seeks, made.notes, made.assignment.gone) == ([100], [], 0)
+    assert (made.seeks, made.notes, made.desk.tally.lost) == ([100], [], 0)
 
 
 def test_what_is_ours_no_longer_is_nobodys_loss(scene):
@@ -505,6 +505,16 @@ def test_the_first_commit_says_that_something_may_be_under_way(monkeypatch):
     assert made.consumer.commits == [(97, "")]
 
 
+def test_what_a_former_owner_has_finished_is_not_lost(scene):
+    """Its map tells of 40 of the 50 records that were deleted."""
+    made = at_100(scene, is_forgiving=True)
+    made.membership.finished[PLACE] = Finished([(101, 121), (130, 155)])
+    made.bounds = (150, 200)
+    made.assignment.out_of_range(PLACE)
+
+    assert made.desk.tally.lost == 10
+
+
 def test_a_loss_is_counted_once(scene):
     """Also when more is deleted before the first record is read."""
     made = at_100(scene, is_forgiving=True)
@@ -513,7 +523,7 @@ def test_a_loss_is_counted_once(scene):
     made.bounds = (180, 200)
     made.assignment.out_of_range(PLACE)
 
-    assert made.assignment.gone == 80
+    assert made.desk.tally.lost == 80
 
 
 @pytest.mark.parametrize("bounds", [(0, 30), (0, 150)])

@@ -7,17 +7,18 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from laneway import Buffer, Topic
 from laneway.engines.direct import _assignment, _member
 from laneway.engines.direct._assignment import Assignment
+from laneway.engines.direct._lease import Lease
 from laneway.engines.direct._member import Member
 from laneway.engines.direct._offsets import Offsets
 from laneway.engines.direct._recovery import Recovery
 from laneway.engines.direct._station import Station
 from laneway.kafka import Membership, _membership
-from laneway.lanes import CLEAN
+from laneway.lanes import CLEAN, decode_finished
 from laneway.pipeline import Backlog, BreakerState
 from support.core import FakeSender, SleepingClock, make_route
 
@@ -60,6 +61,9 @@ class Consumer:
         self.ends = dict.fromkeys(places, ENDLESS)
         self.is_silent = False
         """Whether commits are not answered."""
+        self.id = "member-1"
+        self.error = None
+        """What commits are answered with."""
         self.polls, self.pauses, self.resumes, self.commits, self.last_commits = [], [], [], [], []
 
     def subscribe(self, topics, on_assign, **rest):
@@ -77,7 +81,7 @@ class Consumer:
             coming, self._places = self._places, []
             self._on_assign(self, [TopicPartition(*place) for place in coming])
         if self._waiting and not self.is_silent:
-            self.on_commit(None, self._waiting.pop())
+            self.on_commit(self.error, self._waiting.pop())
         found = self._given(1)
         self._clock.sleep(0.001 if found else timeout)
         return found[0] if found else None
@@ -111,6 +115,9 @@ class Consumer:
         for part in parts:
             self._next.pop((part.topic, part.partition), None)
 
+    def memberid(self):
+        return self.id
+
     def close(self):
         pass
 
@@ -135,6 +142,8 @@ class Scene:
         membership = Membership({}, "billing", assignment)
         membership.reached = self.offsets.reached
         assignment.membership = assignment.commits = membership
+        monkeypatch.setattr(Lease, "now", staticmethod(clock.monotonic))
+        self.lease = assignment.lease = Lease(10.0)
         self.member = Member(
             membership, assignment=assignment, offsets=self.offsets, recovery=recovery, stations=stations,
             sources=list(topics), delayed=set(), retries={},
@@ -251,26 +260,97 @@ def test_a_pause_that_is_asked_for_holds_everything_until_it_is_over(scene):
 # --- finished offsets that fill the commit ---------------------------------------------------------------------------
 
 
-def test_a_partition_is_held_while_its_finished_offsets_fill_the_commit(scene):
-    """It alone, once, until the map is short again: what is finished past the commit must fit into its metadata."""
+def test_a_partition_is_held_before_its_finished_offsets_fill_the_commit(scene):
+    """It alone, once, until less is finished past the commit: all of that must fit into the commit's metadata."""
     made = scene(records=50_000)
     odd, even = made.places
-    made.consumer.ends = {odd: 20_000, even: 0}
+    made.consumer.ends = {odd: 40_000, even: 0}
     made.run(5, work=lambda: made.finish(is_wanted=lambda offset: offset % 2))
     assert made.offsets.full == {odd}
     assert made.consumer.pauses == [[odd]]
+    assert made.member.hindrance(odd).startswith("commits can tell of no more records that are finished past")
+    read = made.member.delivered[odd]
+    assert 20_000 < read < 24_000
+    made.offsets.failed([odd])
+    offset, text = made.offsets.due({})[odd]
+    assert (offset, len(decode_finished(offset, text))) == (0, read // 2)
 
-    made.consumer.ends = {odd: 20_010, even: 10}
+    made.consumer.ends = {odd: 40_000, even: 10}
     made.run(5, work=made.finish)
-    assert made.member.delivered == {odd: 20_000, even: 10}
+    assert made.member.delivered == {odd: read, even: 10}
     assert made.consumer.resumes == []
 
-    for offset in range(0, 20_000, 2):
+    for offset in range(0, read, 2):
         made.stations.orders.desk.ledger.finish(0, offset)
     made.run(5, work=made.finish)
     assert made.offsets.full == set()
-    assert made.member.delivered == {odd: 20_010, even: 10}
+    assert made.member.delivered == {odd: 40_000, even: 10}
     assert (made.consumer.pauses, made.consumer.resumes) == ([[odd]], [[odd]])
+
+
+def test_a_partition_is_held_between_two_looks(scene):
+    """However many records come between two looks: each read sees where the partition is to be held."""
+    made = scene(records=200_000)
+    odd, _ = made.places
+    made.consumer.ends = {odd: 100_000, made.places[1]: 0}
+    for _ in range(40):
+        made.member._tended = made.clock.now  # the next look is far away
+        made.member._turn()
+    assert made.member.delivered[odd] < 24_000
+    assert made.consumer.pauses == [[odd]]
+
+
+# --- a process that was stopped for longer than its session lasts -----------------------------------------------------
+
+
+def stopped(made):
+    """It has worked, and wakes up after a long time."""
+    made.run(5, every=0.1, work=made.finish)
+    assert made.lease.is_valid
+    made.clock.now += 60
+    made.consumer.commits.clear()
+    assert not made.lease.is_valid
+
+
+def test_calls_begin_again_when_the_group_has_taken_a_commit(scene):
+    """It says of every partition what is finished, also what was said before; polls alone bring nothing back."""
+    made = scene()
+    stopped(made)
+    made.consumer.is_silent = True
+    made.run(5)
+    assert not made.lease.is_valid
+    ((_, said),) = made.consumer.commits
+    assert set(said) == set(made.places)
+
+    made.consumer.is_silent = False
+    made.run(1)
+    assert made.lease.is_valid
+    made.run(20)
+    assert made.lease.is_valid
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REQUEST_TIMED_OUT])
+def test_a_group_that_does_not_take_the_commit_is_asked_again(scene, code):
+    """Until it takes one, or has said what is lost: then nothing is left to ask for."""
+    made = scene()
+    stopped(made)
+    made.consumer.error = KafkaError(code)
+    made.run(5)
+    assert not made.lease.is_valid
+    assert len(made.consumer.commits) > 5
+
+    made.member._membership._on_lost(made.consumer, [TopicPartition(*place) for place in made.places])
+    made.run(0.2)
+    assert made.lease.is_valid
+
+
+def test_one_who_is_no_member_commits_nothing(scene):
+    """Without an identity a client may commit to a group that is empty by now, and take its offsets back."""
+    made = scene()
+    stopped(made)
+    made.consumer.id = ""
+    made.run(5)
+    assert (made.consumer.commits, made.lease.is_valid) == ([], False)
 
 
 # --- commits ---------------------------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def test_a_map_is_not_lost_while_records_past_it_wait_in_the_intake():
 
     books.offsets.reached[PLACE] = 200
     books.readers[0].takes([150, 200, 201])
-    offset, text = books.due()
+    offset, text = books.due() or (100, encode_finished(100, 200, [100, 150]))
     # Past 150 all is finished up to 200, because the former owner had finished it.
     assert (offset, decode_finished(offset, text).end) == (100, 200)
     assert [at for at in range(100, 202) if not decode_finished(offset, text).has(at)] == [100, 150, 200, 201]
@@ -242,26 +242,41 @@ def test_what_is_not_clean_needs_no_mark():
     assert Books().offsets.marks([("another", 3)]) == {}
 
 
-def test_a_map_that_nearly_fills_the_metadata_is_reported():
-    """The partition is to be read no further until it has shrunk."""
+def test_a_partition_is_held_before_its_map_fills_the_metadata():
+    """It is read no further until less is finished past the commit."""
     books = Books()
-    books.read(range(40_000))
-    books.readers[0].finishes(range(1, 20_001, 2))
-    books.due()
-    assert PLACE in books.offsets.full
-    books.readers[0].finishes(range(0, 20_001, 2))
-    books.due()
-    assert PLACE not in books.offsets.full
+    books.read(range(22_000))
+    books.readers[0].finishes(range(1, 22_000, 2))
+    assert books.offsets.may_read_on(PLACE, None)
+    books.read(range(22_000, 23_500))
+    assert not books.offsets.may_read_on(PLACE, None)
+    assert books.offsets.full == {PLACE}
+    books.readers[0].finishes(range(0, 20_000, 2))
+    assert books.offsets.may_read_on(PLACE, None)
+    assert books.offsets.full == set()
 
 
-def test_a_map_that_does_not_fit_is_left_out():
-    """The commit is more important: a text that is too long would be refused, and the offset with it."""
+def test_what_a_former_owner_has_told_of_is_always_read():
+    """As long as it is not read, nothing of it can be finished: the map would stay as it is, and the partition too."""
+    text = encode_finished(0, 60_000, [0, *range(1_000, 60_000, 61)])
+    books = Books(known=(0, text))
+    earlier = decode_finished(0, text)
+    assert len(text) > 2_500
+    assert books.offsets.may_read_on(PLACE, earlier)
+    books.offsets.delivered[PLACE] = earlier.end - 1
+    assert books.offsets.may_read_on(PLACE, earlier)
+
+
+def test_of_a_map_that_does_not_fit_the_most_is_told():
+    """A text that is too long would be refused, and the offset with it; what is left out is run again."""
     books = Books()
     books.read(range(100_000))
     books.readers[0].finishes(range(1, 100_000, 2))
 
-    assert books.due() == (0, "")
-    assert PLACE in books.offsets.full
+    offset, text = books.due()
+    assert offset == 0
+    assert len(decode_finished(0, text)) == 11_988
+    assert not books.offsets.may_read_on(PLACE, None)
 
 
 def test_a_partition_that_ends_leaves_nothing_behind():

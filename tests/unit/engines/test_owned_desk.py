@@ -6,6 +6,8 @@ import pytest
 
 from laneway import Ack, Message, Retry, Topic
 from laneway.engines.direct._desk import OwnedDesk
+from laneway.engines.direct._lease import Lease
+from laneway.errors import ProduceError
 from laneway.pipeline import Backlog, Call
 from support.core import FakeClock, FakeSender, make_record, make_route
 
@@ -462,3 +464,102 @@ def test_the_end_waits_for_a_try_that_is_due_soon():
 
     assert sorted(bench.calls) == [0, 0, 1, 1]
     assert bench.desk.ledger.committable(0) == 2
+
+
+# --- a lease that has run out ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = FakeClock()
+    monkeypatch.setattr(Lease, "now", staticmethod(made.monotonic))
+    return made
+
+
+def leased(*args, **rest):
+    """A bench whose desk has a lease of ten seconds."""
+    bench = Bench(*args, **rest)
+    bench.desk.lease = Lease(10.0)
+    return bench
+
+
+def test_nothing_begins_while_it_has_run_out(clock):
+    """Records wait; the runner looks again soon, and does not spin."""
+    bench = leased()
+    bench.admit(range(3))
+    clock.now += 11
+    assert bench.desk.take() is None
+    assert not bench.desk.can_start
+    assert 0 < bench.desk.next_wake - bench.clock.now < 0.2
+
+    bench.desk.lease.confirm(clock.now)
+    bench.run()
+    assert bench.calls == [0, 1, 2]
+
+
+def test_what_ended_meanwhile_counts_when_the_partition_is_still_ours(clock):
+    """It is settled late, and its message is sent then and not before."""
+    bench = leased(posting)
+    bench.admit([0])
+    (turn,) = bench.begin(1)
+    clock.now += 11
+    bench.end(turn)
+    bench.desk.tick()
+    assert bench.sender.sent == []
+    assert bench.desk.scheduler.lanes_busy == 1
+
+    bench.desk.lease.confirm(clock.now)
+    bench.run()
+    assert len(bench.sender.sent) == 1
+    assert (bench.desk.ledger.committable(0), bench.desk.is_done) == (1, True)
+
+
+def test_what_ended_meanwhile_counts_for_nothing_when_the_partition_is_lost(clock):
+    """Neither its message nor its copy is sent, and no lane stays busy with it."""
+    for function, fields in ((posting, {}), (failing, {"retry": Retry(attempts=1)})):
+        bench = leased(function, **fields)
+        bench.admit(range(3))
+        (turn,) = bench.begin(1)
+        clock.now += 11
+        bench.end(turn)
+        bench.lose()
+        bench.desk.lease.confirm(clock.now)
+        bench.run()
+        assert bench.sender.sent == []
+        assert (bench.calls, bench.desk.is_done, bench.desk.scheduler.lanes_busy) == ([0], True, 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "fields"),
+    [
+        (posting, {}),
+        (failing, {"retry": Retry(attempts=1)}),
+        (failing, {"retry": Retry.steps("5s", mode="topic")}),
+        (failing, {"retry": Retry.steps("5s", mode="park")}),
+    ],
+    ids=["message", "error topic", "retry topic", "retry topic, in order"],
+)
+def test_what_waits_to_be_sent_again_is_withdrawn_when_the_partition_is_lost(clock, function, fields):
+    """It would come behind what the new owner has sent; keys go on, and nothing is counted as safe."""
+    bench = leased(function, **fields)
+    bench.sender.answers.extend([ProduceError("planted")] * 4)
+    bench.admit([0], key=b"k")
+    bench.run(0.2)
+    tries = len(bench.sender.sent)
+    assert tries == 1
+    clock.now += 11
+    bench.run(2.0)
+    assert len(bench.sender.sent) == tries
+
+    bench.lose()
+    bench.desk.lease.confirm(clock.now)
+    bench.run(2.0)
+    tally = bench.desk.tally
+    assert len(bench.sender.sent) == tries
+    assert (bench.desk.is_done, tally.parked, tally.deferred, tally.produced) == (True, 0, 0, 0)
+    assert not bench.backlog
+
+    bench.open()
+    bench.admit([7], epoch=2, key=b"k")
+    bench.run(0.2)
+    assert bench.calls[-1] == 7

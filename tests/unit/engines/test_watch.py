@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 import time
-from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -15,22 +14,18 @@ import pytest
 from laneway import App, Breaker, Retry, RetryAfter, Topic
 from laneway._health import Level
 from laneway._life import Life, State
-from laneway._record import Record
 from laneway._status import StatusFile, statuses
 from laneway.engines.direct import _progress, _stalls
 from laneway.engines.direct._check import Check
 from laneway.engines.direct._hold import Hold
 from laneway.engines.direct._host import AppHost
 from laneway.engines.direct._progress import Progress
-from laneway.engines.direct._stalls import Heard, explain
-from laneway.engines.direct._station import Station
+from laneway.engines.direct._stalls import Heard
 from laneway.engines.direct._watch import Watch
 from laneway.errors import ProduceError
 from laneway.events import CopyFailed, OffsetsCommitted, PartitionsRevoked, RecordParked
-from laneway.pipeline import Backlog, BreakerState
+from support.stations import ORDERS, Post, row, station_of
 from support.waiting import eventually
-
-ORDERS = Topic("orders")
 
 
 class Clock:
@@ -41,60 +36,6 @@ class Clock:
 
     def monotonic(self):
         return self.now
-
-
-class Post:
-    """Takes messages and answers each with the same error, or with nothing at all."""
-
-    def __init__(self, error=None, *, answers=True):
-        self.error, self.answers, self.waiting = error, answers, []
-
-    def send(self, topic, *, delivered, **rest):
-        self.waiting.append(delivered)
-
-    def poll(self):
-        waiting, self.waiting = (self.waiting, []) if self.answers else ([], self.waiting)
-        for delivered in waiting:
-            delivered(self.error)
-
-    def hurry(self):
-        self.poll()
-
-
-def row(offset, key=b"k", partition=0):
-    return Record("orders", partition, offset, int(time.time() * 1000), key, b"v", (), 2, b"v")
-
-
-@contextmanager
-def station_of(app, records, post=None, lanes=4):
-    """A station at work on records, and what it has told of them."""
-    heard, host = Heard(), AppHost(app)
-    station = Station(
-        app.routes[0],
-        app.name,
-        lanes=lanes,
-        sender=post or Post(),
-        loop=lambda: host.loop,
-        lock=threading.Lock(),
-        backlog=Backlog(),
-        breaker=BreakerState(),
-        notice=lambda _: None,
-        listener=heard.hear,
-    )
-    station.start()
-    if records:
-        station.intake.put(records)
-
-    def cause(partition=0, offset=0, timeout=5.0):
-        return station.look(lambda: explain(station, [(partition, offset)], heard, 30.0), timeout)
-
-    station.cause = cause
-    try:
-        yield station
-    finally:
-        station.order(station.desk.wind_up)
-        station.abandon()
-        host.close()
 
 
 def awaited(station, code, partition=0, offset=0):
@@ -301,6 +242,27 @@ def test_a_blocked_event_loop_is_found_out(gate):
     )
 
 
+def test_a_partition_that_is_held_for_its_commit_says_so(gate):
+    """The record that holds it up is named, and why nothing behind it is read."""
+    app = App("shop")
+
+    @app.handler(ORDERS, lanes=4)
+    def charge(record):
+        gate.wait(30)
+
+    with station_of(app, [row(3, b"k")]) as station:
+        awaited(station, "running", 0, 3)
+        crew = Crew()
+        crew.found, crew.delivered, crew.stations = {("orders", 0): 3}, {("orders", 0): 4}, [station]
+        crew.full = {("orders", 0)}
+        [stall] = followed(crew).stalls(0.0)
+        gate.set()
+
+    assert (stall.code, stall.offset) == ("running", 3)
+    assert stall.words.startswith("handler 'charge' has been running for ")
+    assert "the partition is not read on before it is finished, because commits can tell of no more" in stall.words
+
+
 def test_what_is_left_for_the_next_start():
     """A stop that cannot wait puts back what was not begun; somebody who asks then is told so."""
     app = App("shop")
@@ -371,10 +333,11 @@ class Crew:
     def __init__(self):
         self.found, self.delivered, self.stations, self.polled = {}, {}, [], time.monotonic()
         self.member, self.sources, self.has_joined, self.is_over = self, ["orders"], True, False
+        self.full = set()
         self.cluster = SimpleNamespace(
             brokers=("broker:9092",),
             producer=SimpleNamespace(timeout=timedelta(seconds=30)),
-            consumer=SimpleNamespace(max_poll_interval=timedelta(minutes=5)),
+            consumer=SimpleNamespace(max_poll_interval=timedelta(minutes=5), session_timeout=timedelta(seconds=45)),
         )
 
     @property
@@ -386,6 +349,9 @@ class Crew:
 
     def hindrance(self, place):
         return ""
+
+    def is_full(self, place):
+        return place in self.full
 
 
 @pytest.fixture
@@ -505,10 +471,27 @@ def test_no_partitions_yet_is_a_warning_and_a_spare_member_is_well():
     crew = Crew()
     crew.has_joined = False
     watch, _ = watching(crew)
-    assert [(reason.level, reason.code) for reason in watch.health().reasons] == [(Level.WARNING, "no-partitions")]
+    (reason,) = watch.health().reasons
+    assert (reason.level, reason.code) == (Level.WARNING, "no-partitions")
+    assert "those of a member that was killed come after its session time-out (45s)" in reason.words
 
     crew.has_joined = True
     assert [(reason.level, reason.code) for reason in watch.health().reasons] == [(Level.OK, "spare")]
+
+
+def test_the_state_says_that_partitions_do_not_come():
+    """After two seconds, because a group at rest gives them sooner; when they are there it says so no longer."""
+    crew = Crew()
+    crew.has_joined = False
+    watch, life = watching(crew)
+    watch._look()
+    assert life.detail == ""
+    eventually(lambda: (watch._look(), life.detail)[1], timeout=20, every=0.2)
+    assert life.detail.startswith("it waits for the group to give it partitions; those of a member that was killed")
+
+    crew.has_joined, crew.found = True, {("orders", 0): 0}
+    watch._look()
+    assert life.detail == ""
 
 
 def test_a_reason_knows_since_when():

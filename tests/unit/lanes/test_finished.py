@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from laneway.lanes import CLEAN, MOST, NEW, Finished, began_with, decode_finished, encode_finished
+from laneway.lanes import CLEAN, MOST, NEW, Finished, began_with, decode_finished, encode_finished, readable_to
 
 
 def text_of_runs(*lengths: int) -> str:
@@ -43,9 +43,35 @@ def test_the_format_of_bitmaps_is_kept():
     assert finished.end == 16
 
 
-def test_a_map_that_would_be_too_long_is_none():
-    """A broker would refuse the whole commit for it."""
-    assert encode_finished(0, 200_000, range(0, 200_000, 2)) is None
+def test_a_map_that_would_be_too_long_tells_of_as_much_as_fits():
+    """What is left out counts as unfinished; nothing unfinished is ever told to be finished."""
+    waiting = range(0, 200_000, 2)
+    text = encode_finished(0, 200_000, waiting)
+    finished = decode_finished(0, text)
+
+    assert MOST - 2 < len(text) <= MOST
+    assert len(finished) == 11_988  # of every two offsets one, as far as a bitmap reaches
+    assert not any(map(finished.has, waiting))
+
+
+def test_the_form_that_tells_of_more_is_written():
+    """Runs reach further than a bitmap where the finished ones lie far apart or in long runs."""
+    scattered = encode_finished(0, 24_000, range(0, 24_000, 10))
+    assert scattered.startswith("L1b")
+    assert len(decode_finished(0, scattered)) == 21_578
+    long_runs = encode_finished(0, 5_000_000, range(0, 5_000_000, 1_000))
+    assert long_runs.startswith("L1r")
+    assert len(decode_finished(0, long_runs)) == 999 * 999
+    far = encode_finished(0, 100_000, range(99_990))
+    assert decode_finished(0, far).missing(0) == list(range(99_990))
+
+
+def test_a_partition_is_read_as_far_as_a_text_can_tell():
+    """So many offsets as a bitmap holds, or further while runs are few; not past that while much is unfinished."""
+    assert readable_to(5, 5, []) == 5 + 23_976
+    assert readable_to(5, 20_000, range(5, 20_000)) == 5 + 23_976
+    assert readable_to(0, 50_000_000, [0]) > 50_000_000 + 2_900
+    assert readable_to(0, 50_000, range(40_000, 50_000)) < 50_000
 
 
 def test_a_long_way_past_one_record_is_short():
@@ -107,6 +133,7 @@ def test_finished_ranges_answer_for_each_offset():
     assert finished.missing(3) == [3, 4, 7, 8]
     assert finished.missing(6) == [7, 8]
     assert finished.missing(10) == []
+    assert [finished.count(0, 20), finished.count(6, 10), finished.count(7, 9), finished.count(8, 3)] == [3, 2, 0, 0]
 
 
 @pytest.mark.parametrize(

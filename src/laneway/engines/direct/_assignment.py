@@ -7,6 +7,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway.engines.direct._lease import Lease
+from laneway.engines.direct._station import forgetting as _forgetting
+from laneway.engines.direct._station import opening as _opening
+from laneway.engines.direct._station import releasing as _releasing
 from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
@@ -77,6 +81,7 @@ class Assignment:
         """When brokers must have answered what has to be known of partitions that came."""
         self._tell = tell
         self._note = note
+        self.lease = Lease(float("inf"))
         self.membership: Membership
         self.commits: Commits
         self._had: set[str] = set()
@@ -98,8 +103,6 @@ class Assignment:
         """Whether partitions were taken from us while we were leaving: what was not committed of them is repeated."""
         self.has_joined = threading.Event()
         """Set when partitions were assigned for the first time."""
-        self.gone = 0
-        """Records that were deleted before they could be read."""
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are ours from now on; gives where each is read from."""
@@ -129,6 +132,7 @@ class Assignment:
             for station in self._stations[topic]:
                 station.order(partial(station.desk.release, partition))
         while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
+            self.lease.renew()  # the client goes on in the background, and calls that end now are to count
             time.sleep(_LOOK)
         self._commit_last(everything, deadline)
         self._let_go(places)
@@ -140,13 +144,15 @@ class Assignment:
         self._let_go(places)
         self._tell_revoked(places, is_lost=True)
 
-    def hear_commits(self) -> None:
-        """Act on what became of commits."""
-        for offsets, error in self.commits.answers():
+    def hear_commits(self) -> list[Mapping[Place, Committed]]:
+        """Act on what became of commits; gives those that the group has taken."""
+        for offsets, error in (answers := self.commits.answers()):
             if error is not None:
                 self._offsets.failed(offsets)
             else:
                 self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
+
+        return [offsets for offsets, error in answers if error is None]
 
     def out_of_range(self, place: Place) -> None:
         """The offset to be read is not in the log: records were deleted, or the topic was made anew."""
@@ -175,7 +181,8 @@ class Assignment:
             self._fence(place)
             self._read_anew(place, low)
         else:
-            self.gone += low - at
+            finished = self.membership.finished.get(place)
+            self._lose(topic, low - at - (0 if finished is None else finished.count(at, low)))
             self._offsets.reached[place] = low
         self.membership.seek(place, low)
 
@@ -208,10 +215,14 @@ class Assignment:
             text = f"the retry topic {topic} was deleted while it was in use: {told}"
             if not self._skip_lost:
                 raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
-            self.gone += waited
+            self._lose(topic, waited)
             self._note(text)
             self._deleted.discard(topic)
             retries.own(dict.fromkeys(places, 0), self.membership.epoch, {})
+
+    def _lose(self, topic: str, count: int) -> None:
+        """So many records were deleted before they could be read."""
+        self._stations[topic][0].desk.tally.lost += count
 
     def _is_deleted(self, places: list[Place]) -> bool:
         """Whether a topic was really deleted: what was committed of it is gone then, too.
@@ -351,6 +362,7 @@ class Assignment:
     def _answered(self, ask: Callable[[], T]) -> T:
         """What a broker answers; without it nothing can begin, so it is asked for nearly as long as the group waits."""
         while True:
+            self.lease.renew()
             try:
                 return ask()
             except BrokerAbsentError:

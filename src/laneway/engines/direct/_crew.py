@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from laneway.engines._clients import prefetch
 from laneway.engines._topics import feeds_of
 from laneway.engines.direct._assignment import Assignment
+from laneway.engines.direct._lease import Lease
 from laneway.engines.direct._member import Member
 from laneway.engines.direct._offsets import Offsets
 from laneway.engines.direct._recovery import Recovery
@@ -40,6 +41,7 @@ _WAITING = (
 )
 _ASK = 1.0  # seconds between questions for what others of the group have committed
 _PATIENCE = 0.6  # of max_poll_interval: what brokers may take to answer when partitions come
+_LEASE = 2 / 3  # of session_timeout: the last heartbeat may be a third of it older than the last poll
 _BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
 
 
@@ -82,6 +84,7 @@ class Crew:
         self._asked = 0.0
         partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
         self._sender = KafkaSender(cluster.producer_options())
+        lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
         stations: dict[str, list[Station]] = {}
         by_source: dict[str, list[Station]] = {}
         for route in routes:
@@ -91,7 +94,7 @@ class Crew:
                 station = Station(
                     own,
                     app,
-                    lanes=route.processes or max(1, route.lanes) * partitions[route.topic.name],
+                    lanes=route.processes or max(1, route.lanes),
                     sender=self._sender,
                     loop=loop,
                     lock=lock,
@@ -100,6 +103,7 @@ class Crew:
                     notice=note,
                     listener=tell,
                     hooks=hooks,
+                    lease=lease,
                 )
                 stations.setdefault(own.topic.name, []).append(station)
                 by_source.setdefault(route.topic.name, []).append(station)
@@ -129,9 +133,10 @@ class Crew:
             tell=tell,
             note=note,
         )
-        membership = Membership(options, app, assignment, cluster.client_options())
+        membership = self._membership = Membership(options, app, assignment, cluster.client_options())
         membership.reached = reached
         assignment.membership = membership
+        assignment.lease = lease
         assignment.commits = membership if commits is None else commits(membership)
         self.member = Member(
             membership,
@@ -210,12 +215,16 @@ class Crew:
             ends |= found.due()
         return ends
 
-    def news(self) -> Tally:
-        """What was done since this was last asked."""
-        total = Tally()
+    def news(self) -> dict[str, Tally]:
+        """What was done since this was last asked: a source, and what was done of it and of its retry topics."""
+        found: dict[str, Tally] = {}
         for station in self.stations:
-            total.add(station.news())
-        return total
+            news = station.news()
+            total = found.setdefault(station.route.source or station.route.topic.name, Tally())
+            busy = total.lanes_busy + news.lanes_busy  # in the same time, so they add up
+            total.add(news)
+            total.lanes_busy = busy
+        return found
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything before these ends is finished, by us or by others of the group."""
@@ -258,6 +267,7 @@ class Crew:
             skip_lost=skip_lost,
             delivered=offsets.delivered.__setitem__,
             reached=offsets.reached.__setitem__,
+            may_read_on=lambda place: offsets.may_read_on(place, self._membership.finished.get(place)),
         )
 
 

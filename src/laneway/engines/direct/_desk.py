@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from laneway.engines.direct._lease import Lease
 from laneway.pipeline import Copied, Desk, Result
 
 if TYPE_CHECKING:
@@ -13,9 +16,11 @@ if TYPE_CHECKING:
     from laneway._record import Record
     from laneway.lanes import KeyQueue
     from laneway.pipeline import Backlog
+    from laneway.pipeline._outbox import Letter
 
 __all__ = ["OwnedDesk"]
 
+_LOOK = 0.05  # seconds between looks while it is not known whether the partitions are still ours
 _SOON = 1.0  # seconds: a try that is due sooner is still waited for at the end
 
 
@@ -28,10 +33,17 @@ class OwnedDesk(Desk):
     A partition is *released* first: what no lane has begun is dropped, stays unfinished in the ledger, and is the next
     owner's. When what was begun has ended, or time is up, it is *fenced*: results of records that were read before
     change nothing, however late they come.
+
+    While the *lease* has run out nothing begins, and a call that ends is settled later, when it is known whether its
+    partition is still ours: until then nothing is sent either.
     """
 
-    def __init__(self, *args: Any, backlog: Backlog | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, backlog: Backlog | None = None, lease: Lease | None = None, **kwargs: Any) -> None:
         super().__init__(*args, backlog=backlog, **kwargs)
+        self.lease = lease or Lease(math.inf)
+        self.outbox.is_void = self._is_void_letter
+        self._unsettled: list[Callable[[], None]] = []
+        """What ended while the lease had run out."""
         self._backlog = backlog
         self._is_columnar = self.route.kind == "columnar"
         self._orders: deque[Callable[[], None]] = deque()
@@ -55,6 +67,10 @@ class OwnedDesk(Desk):
         """A partition is ours. By order only."""
         self._closed.discard(partition)
         self._start_over(partition)
+
+    def set_lanes(self, lanes: int) -> None:
+        """Have so many lanes from now on; those that are busy end their turns. By order only."""
+        self.scheduler.lanes = self.tally.lanes = lanes
 
     def load(self, backlog: Backlog, gone: set[int]) -> None:
         """So much waits on the retry topics of partitions that became ours, but for those gone since. By order only."""
@@ -136,10 +152,18 @@ class OwnedDesk(Desk):
     def tick(self) -> None:
         """Obey orders and let time pass."""
         self._obey()
-        super().tick()
+        if self.lease.is_valid:
+            unsettled, self._unsettled = self._unsettled, []
+            for settle in unsettled:
+                settle()
+            super().tick()
 
     def take(self, lanes: int | None = None) -> list[KeyQueue[Record[Any]]] | None:
         """A turn for a free lane, or None."""
+        if not self.lease.is_valid:
+            return None
+        if self._orders:
+            self._obey()  # partitions may have been lost since the last tick
         turn = super().take(lanes)
         if turn:
             self.begun[id(turn)] = (self._clock.monotonic(), turn)
@@ -147,6 +171,9 @@ class OwnedDesk(Desk):
 
     def settle(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> None:
         """Act on what became of a turn."""
+        if not self.lease.is_valid:
+            self._unsettled.append(partial(self.settle, turn, result))
+            return
         self.begun.pop(id(turn), None)
         super().settle(turn, result)
 
@@ -154,11 +181,24 @@ class OwnedDesk(Desk):
         self, turn: list[KeyQueue[Record[Any]]], record: Record[Any], result: Result | None, seconds: float
     ) -> None:
         """Act on what became of a turn of one record."""
+        if not self.lease.is_valid:
+            self._unsettled.append(partial(self.settle_one, turn, record, result, seconds))
+            return
         if result is None and (self._closed or self._is_winding_up or self._is_void(record)):
             result = Result.of(record)
         if result is None:
             self.begun.pop(id(turn), None)
         super().settle_one(turn, record, result, seconds)
+
+    @property
+    def can_start(self) -> bool:
+        """Whether a further lane could begin now."""
+        return super().can_start and self.lease.is_valid
+
+    @property
+    def next_wake(self) -> float | None:
+        """When `tick` has something to do even if nothing else happens."""
+        return super().next_wake if self.lease.is_valid else self._clock.monotonic() + _LOOK
 
     def _relieve(self, now: float) -> None:
         had = self.scheduler.ready
@@ -211,6 +251,11 @@ class OwnedDesk(Desk):
 
     def _is_void(self, record: Record[Any]) -> bool:
         return record.epoch <= self._fences.get(record.partition, -1)
+
+    def _is_void_letter(self, letter: Letter) -> bool:
+        if not self._fences or self._is_columnar:  # rows have lost their epoch
+            return False
+        return bool(letter.records) and all(map(self._is_void, letter.records))
 
     def _has_void(self, turn: list[KeyQueue[Record[Any]]]) -> bool:
         # Fences stay for as long as the process: one that is a while old must not cost each turn the slow way.

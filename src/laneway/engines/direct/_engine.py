@@ -203,7 +203,6 @@ class DirectEngine:
             self._report(report, is_last=True)
             for crew in crews:
                 report.tally.gaps += crew.member.gaps
-                report.tally.lost += crew.member.gone
             self._watch.attend((), None)
             self._hold.attend((), None, None)
             self._crews = []  # clients live as long as somebody holds them
@@ -351,7 +350,7 @@ class DirectEngine:
             self._told(report, topic, tally)
 
     def _told(self, report: RunReport, topic: str, tally: Tally) -> None:
-        if not (tally.read or tally.finished or tally.retried or tally.undelivered):
+        if not (tally.read or tally.finished or tally.retried or tally.undelivered or tally.lost):
             return
         with self._lock:
             self._number += 1
@@ -369,9 +368,8 @@ class DirectEngine:
     def _news(self) -> dict[str, Tally]:
         found: dict[str, Tally] = {}
         for crew in self._crews:
-            for station in crew.stations:
-                news = station.news()
-                found.setdefault(station.route.source or station.route.topic.name, Tally()).add(news)
+            for topic, news in crew.news().items():
+                found.setdefault(topic, Tally()).add(news)
         return found
 
     def _tell(self, event: Event) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from laneway._units import in_words
 from laneway.engines._error_runs import ErrorSchedule, error_plans
 from laneway.engines.direct._crew import Crew
+from laneway.instrumentation import Tally
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from laneway._error_consumer import ErrorRuns
     from laneway.engines._error_runs import ErrorPlan
     from laneway.events import Event
-    from laneway.instrumentation import Tally
     from laneway.settings import Settings
 
 __all__ = ["DirectErrorSchedule", "ErrorRun"]
@@ -83,7 +83,7 @@ class ErrorRun:
             is_finished = crew.is_finished
         finally:
             is_committed = crew.end(is_forced)
-            self._done(plan.topic.name, crew.news())
+            self._tell_news(crew, plan)
         return is_finished and is_committed
 
     def _work(self, crew: Crew, plan: ErrorPlan, is_over: Callable[[], bool]) -> None:
@@ -101,9 +101,14 @@ class ErrorRun:
     def _look(self, crew: Crew, plan: ErrorPlan) -> bool:
         """Tell what was done; whether it was anything."""
         crew.raise_if_failed()
-        news = crew.news()
-        self._done(plan.topic.name, news)
-        return news.read > 0
+        return self._tell_news(crew, plan)
+
+    def _tell_news(self, crew: Crew, plan: ErrorPlan) -> bool:
+        total = Tally()
+        for news in crew.news().values():
+            total.add(news)
+        self._done(plan.topic.name, total)
+        return total.read > 0
 
 
 class DirectErrorSchedule(ErrorSchedule):

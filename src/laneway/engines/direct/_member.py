@@ -71,11 +71,14 @@ class Member:
         self._live = [topic for topic in sources if topic not in delayed]
         self._limits = limits
         self._retries = retries
+        self._lease = assignment.lease
+        self._question: tuple[Mapping[Place, Committed], float] | None = None
+        """A commit that asks whether the partitions are still ours, and when it was sent."""
         self._held = assignment.held
         """Topics that are paused because their stations are full."""
         self._is_paused = self._is_stopping = self._is_over = self._is_committed = False
         self._full_since: float | None = None
-        self._count = self._read = 0
+        self._count = self._read = self._shared = 0
         self._tended = self._committed = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="laneway-member", daemon=True)
         self.polled = time.monotonic()
@@ -97,9 +100,15 @@ class Member:
         """Why nothing more is read of a partition of ours, if that is our doing; empty else. Any thread may ask."""
         if place in self._recovery.places:
             return "what its former owner has left is being looked up"
-        if place[0] in self._held or place in self._offsets.full:
+        if self.is_full(place):
+            return "commits can tell of no more records that are finished past the lowest unfinished one"
+        if place[0] in self._held:
             return "as many records are in work or wait for a lane as may be"
         return ""
+
+    def is_full(self, place: Place) -> bool:
+        """Whether a partition is not read on because commits can tell of no more. Any thread may ask."""
+        return place in self._offsets.full
 
     @property
     def places(self) -> set[Place]:
@@ -115,11 +124,6 @@ class Member:
     def has_joined(self) -> bool:
         """Whether the group has given it partitions, or said that there are none for it."""
         return self._assignment.has_joined.is_set()
-
-    @property
-    def gone(self) -> int:
-        """Records that were deleted before they could be read."""
-        return self._assignment.gone + sum(found.lost for found in self._retries.values())
 
     @property
     def gaps(self) -> int:
@@ -209,9 +213,21 @@ class Member:
             time.sleep(_SHORT)
             return
         records = self._membership.read(max(1, min(room, _FETCH)), _POLL if room > 0 else _SHORT * 10)
+        self._lease.renew()
         self._assignment.settle_in()
+        if self._shared != self._membership.epoch:
+            self._share_lanes()
         if records:
             self._deliver(records)
+
+    def _share_lanes(self) -> None:
+        """Partitions came or went: handlers have lanes for those that are ours now."""
+        self._shared = self._membership.epoch
+        for source in self._sources:
+            count = sum(topic == source for topic, _ in self.owned)
+            for topic in dict.fromkeys([source, *(self._retries[source].topics if source in self._retries else ())]):
+                for station in self._stations[topic]:
+                    station.share(count)
 
     def _room(self, now: float) -> int:
         """How many records may be read; none while everything that could be read is full."""
@@ -249,21 +265,44 @@ class Member:
         if not (self._is_paused or self._is_stopping):
             self._let_go_on()
             self._keep_in_bounds()
-        self._assignment.hear_commits()
-        # At the end only the last commit counts: another one behind it would take its word back that all is clean.
-        if not self._is_over and (now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT):
+        heard = self._assignment.hear_commits()
+        if self._is_over:
+            return  # only the last commit counts now: another one behind it would take its word back that all is clean
+        if not self._lease.is_valid:
+            self._ask_for_lease(heard)
+        elif now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT:
             self._commit(now)
+
+    def _ask_for_lease(self, heard: list[Mapping[Place, Committed]]) -> None:
+        """No poll came for longer than a session lasts: ask the group whether the partitions are still ours.
+
+        A commit asks it: the group takes none of one whom it has given up. It says of each partition what is finished
+        by now, as the regular ones do, which wait for the answer.
+        """
+        asked, self._question = self._question, None
+        if not self._offsets.places:
+            self._lease.confirm(self._lease.now())
+        elif asked is not None and any(said is asked[0] for said in heard):
+            self._lease.confirm(asked[1])
+        elif self._membership.is_member:
+            self._offsets.failed(self._offsets.places)  # or nothing would be due that was sent before
+            due, now = self._offsets.due(self._membership.finished), self._lease.now()
+            if self._assignment.commits.commit_soon(due):
+                self._offsets.sent(due)
+                self._question = due, now
+            else:
+                self._question = asked
 
     def _let_go_on(self) -> None:
         """Read topics again whose stations have worked off half of what they may hold."""
         free = [topic for topic in self._held if all(station.is_half_free for station in self._stations[topic])]
         if free:
             self._held.difference_update(free)
-            waiting = self._recovery.places | self._ended
+            waiting = self._recovery.places | self._ended | self._offsets.full
             self._membership.resume([place for place in self.owned if place[0] in free and place not in waiting])
 
     def _keep_in_bounds(self) -> None:
-        """Hold a partition back that has taken more than its share, or whose commit says all that it can."""
+        """Hold a partition back that has taken more than its share, or whose commits can tell of no more."""
         for topic in self._live:
             if topic in self._held:
                 continue
@@ -274,11 +313,14 @@ class Member:
             used = most - min(station.room for station in self._stations[topic])
             for place in places:
                 count = max(station.desk.ledger.count(place[1]) for station in self._stations[topic])
-                is_much = (count > share and used > most // 2) or place in self._offsets.full
-                if is_much:
+                is_much = count > share and used > most // 2
+                if is_much or not self._may_read_on(place):
                     self._membership.pause([place])
                 elif count <= share // 2 and place in self._membership.paused and place not in waiting:
                     self._membership.resume([place])
+
+    def _may_read_on(self, place: Place) -> bool:
+        return self._offsets.may_read_on(place, self._membership.finished.get(place))
 
     @property
     def _ended(self) -> set[Place]:
@@ -307,6 +349,8 @@ class Member:
         delivered = self._offsets.delivered
         for partition, offset in last.items():
             delivered[topic, partition] = offset + 1
+            if not self._may_read_on((topic, partition)):
+                self._membership.pause([(topic, partition)])
         self._count += len(records)
         self._read += len(records)
         for number, station in enumerate(self._stations[topic]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laneway.lanes import CLEAN, MOST, encode_finished
+from laneway.lanes import CLEAN, encode_finished, readable_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Offsets"]
 
-_FULL = MOST * 3 // 4  # characters of metadata from which on a partition is not read further
+_AHEAD = 1_000  # records that one read may bring after it was found that a partition may be read on
 
 
 class Offsets:
@@ -36,11 +36,13 @@ class Offsets:
         self._words: dict[Place, str] = {}
         self._committed: dict[Place, Committed] = {}
         self._sent: dict[Place, Committed] = {}
+        self._stops: dict[Place, int] = {}
+        """Up to where a partition may be read before it is computed again."""
         self.delivered: dict[Place, int] = {}
         """The offset after the last record that was put into the intakes."""
         self.reached = reached
         self.full: set[Place] = set()
-        """Partitions whose finished offsets nearly fill the metadata."""
+        """Partitions that are not read on, because commits could not tell of all that might be finished then."""
 
     @property
     def spanned(self) -> int:
@@ -57,6 +59,8 @@ class Offsets:
         """A partition is ours, and is read from an offset on; commits that have nothing to tell say *word*."""
         self._starts[place] = self.delivered[place] = start
         self._words[place] = word
+        self._stops[place] = start
+        self.full.discard(place)
         self.reached.pop(place, None)
         if known is not None:
             self._committed[place] = self._sent[place] = known
@@ -65,7 +69,7 @@ class Offsets:
         """A partition is ours no longer."""
         if place in self._starts:
             self._spanned += self.position(place) - self._starts[place]
-        for kept in (self._starts, self._words, self._committed, self._sent, self.delivered, self.reached):
+        for kept in (self._starts, self._words, self._committed, self._sent, self._stops, self.delivered, self.reached):
             kept.pop(place, None)
         self.full.discard(place)
 
@@ -91,6 +95,24 @@ class Offsets:
             end = max(end, reached)
         return (unfinished[0] if unfinished else end), end, unfinished
 
+    def may_read_on(self, place: Place, before: Finished | None) -> bool:
+        """Whether commits can tell of all that is finished, in whatever order, when more of a partition is read.
+
+        Args:
+            place: the partition.
+            before: what owners before us had finished. Up to its end everything is read, however much that is: as long
+                as it is not read, nothing of it can be finished.
+        """
+        if place not in self._starts:
+            return True
+        position = self.position(place)
+        if position >= self._stops[place]:
+            stop = readable_to(*_with(self.progress(place), before)) - _AHEAD
+            self._stops[place] = stop if before is None else max(stop, before.end)
+        may = position < self._stops[place]
+        (self.full.discard if may else self.full.add)(place)
+        return may
+
     def due(self, earlier: MutableMapping[Place, Finished], last_of: Iterable[Place] = ()) -> dict[Place, Committed]:
         """What is to be committed because it has changed.
 
@@ -103,18 +125,11 @@ class Offsets:
         for place in last or self.places:
             if place not in self._starts:
                 continue
-            offset, end, unfinished = self.progress(place)
-            before = earlier.get(place)
-            if before is not None and before.end > end:
-                unfinished = [*unfinished, *before.missing(end)]
-                offset, end = (unfinished[0] if unfinished else before.end), before.end
-            elif before is not None:
+            found, before = self.progress(place), earlier.get(place)
+            if before is not None and before.end <= found[1]:
                 del earlier[place]
+            offset, end, unfinished = _with(found, before)
             text = encode_finished(offset, end, unfinished)
-            if text is None or len(text) > _FULL:
-                self.full.add(place)
-            else:
-                self.full.discard(place)
             said = (offset, text or (CLEAN if last and not unfinished else self._words[place]))
             # The last time it must have arrived, too: nobody is here to send again what is only on its way.
             if said != self._sent.get(place) or (last and said != self._committed.get(place)):
@@ -146,3 +161,12 @@ class Offsets:
         """These did not get there, and are to be sent again."""
         for place in offsets:
             self._sent.pop(place, None)
+
+
+def _with(found: tuple[int, int, list[int]], before: Finished | None) -> tuple[int, int, list[int]]:
+    """What may be committed, the end and what is unfinished between, with what owners before us had finished."""
+    _, end, unfinished = found
+    if before is None or before.end <= end:
+        return found
+    unfinished = [*unfinished, *before.missing(end)]
+    return (unfinished[0] if unfinished else before.end), before.end, unfinished

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress"]
 
 _COMMITS = 10.0  # seconds; a commit is due every second
+_FULL = "the partition is not read on before it is finished, because commits can tell of no more records past it"
 _PATIENCE = 0.3  # seconds that a station may take to answer; an event loop that does not is blocked
 
 
@@ -140,6 +141,8 @@ class Progress:
                 if not is_sure and station.route.is_async:
                     words = f"the event loop does not answer: something blocks it; {cause.words}"
                     cause = Cause("loop", words, cause.record)
+                if self._crew.member.is_full((topic, spot[0])):
+                    cause = cause._replace(words=f"{cause.words}; {_FULL}")
                 found.append(_stall((topic, spot[0]), mark, cause, now, station.route.name))
         return found
 

@@ -40,9 +40,10 @@ class Retries:
         skip_lost: go on when records were deleted before they were read.
         delivered: told of each list of records before it is put into an intake, with the offsets it ends at.
         reached: told up to where a partition was read to its end.
+        may_read_on: whether commits can tell of what is finished when more of a partition is read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
         feeds: tuple[Feed, ...],
         stations: Mapping[str, list[Station]],
@@ -52,6 +53,7 @@ class Retries:
         skip_lost: bool,
         delivered: Callable[[Place, int], None],
         reached: Callable[[Place, int], None],
+        may_read_on: Callable[[Place], bool] = lambda _: True,
     ) -> None:
         self._feeds = Feeds(feeds, admin)
         self.topics = [feed.topic for feed in feeds if feed.delay or feed.step]
@@ -63,6 +65,7 @@ class Retries:
         self._skip_lost = skip_lost
         self._delivered = delivered
         self._reached = reached
+        self._may_read_on = may_read_on
         self._readers: dict[str, RangeReader] = {}
         self._open: dict[str, tuple[int, dict[int, int]]] = {}
         """Topic that is being read to the epoch it is read in, and where its ranges end."""
@@ -76,7 +79,6 @@ class Retries:
         self.is_paused = False
         self._thread = threading.Thread(target=self._work, name="laneway-retries", daemon=True)
         self.error: BaseException | None = None
-        self.lost = 0
 
     def start(self) -> None:
         """Begin to read."""
@@ -183,7 +185,7 @@ class Retries:
         for topic, (epoch, ends) in list(self._open.items()):
             reader = self._readers[topic]
             room = min(station.room for station in self._stations[topic])
-            if room <= 0:
+            if room <= 0 or not all(self._may_read_on((topic, partition)) for partition in ends):
                 wait = min(wait, _FULL)
                 continue
             records = reader.fetch(min(room, _MOST), 0.02)
@@ -199,7 +201,7 @@ class Retries:
                     self._close(topic, ends)
                     reader.close()
                     del self._open[topic]
-                    self.lost += reader.lost
+                    self._stations[topic][0].desk.tally.lost += self._lost(topic, reader)
                 else:
                     wait = 0.0
         return wait
@@ -231,6 +233,11 @@ class Retries:
             for record in records
             if (known := found.get((topic, record.partition))) is None or not known.has(record.offset)
         ]
+
+    def _lost(self, topic: str, reader: RangeReader) -> int:
+        """How many records were deleted before they were read, without those that an earlier owner has finished."""
+        known = [(self._finished.get((topic, partition)), start, end) for partition, start, end in reader.gone]
+        return reader.lost - sum(found.count(start, end) for found, start, end in known if found is not None)
 
     def _close(self, topic: str, ends: Mapping[int, int]) -> None:
         for partition, end in ends.items():

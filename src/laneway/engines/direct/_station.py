@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
 from laneway.engines.direct._desk import OwnedDesk
 from laneway.engines.direct._intake import Intake
+from laneway.engines.direct._lease import Lease
 from laneway.instrumentation import Tally
 from laneway.pipeline import Call
 from laneway.runners import AsyncRunner, ColumnarRunner, ProcessRunner, ThreadRunner
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
 
-__all__ = ["Station"]
+__all__ = ["Station", "forgetting", "opening", "releasing"]
 
 T = TypeVar("T")
 
@@ -36,7 +39,7 @@ class Station:
     Args:
         route: the handler, as it runs on its step.
         app: the app's name.
-        lanes: how many lanes it has.
+        lanes: how many lanes it has until it is known how many partitions are ours.
         sender: where messages and copies go; stations share it, and each is answered by way of its own outbox.
         loop: gives the loop that async handlers run on.
         lock: guards the desk of a handler that runs on threads; stations of one handler share it.
@@ -45,6 +48,7 @@ class Station:
         notice: told in words when something must wait.
         listener: told of each event.
         hooks: setups and cleanups, for processes that the handler has of its own.
+        lease: whether the partitions are surely ours; without one they are.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -61,6 +65,7 @@ class Station:
         notice: Callable[[str], None],
         listener: Callable[[Event], None],
         hooks: Hooks = ((), ()),
+        lease: Lease | None = None,
     ) -> None:
         self.route = route
         self.breaker = breaker
@@ -77,6 +82,7 @@ class Station:
             backlog=backlog,
             listener=listener,
             breaker=breaker,
+            lease=lease,
         )
         self._loop = loop
         self._lock = lock
@@ -86,6 +92,7 @@ class Station:
         self._error: BaseException | None = None
         self._told = Tally()
         self._asked = time.time()
+        self._looked, self._worked = time.monotonic(), 0.0
 
     @property
     def room(self) -> int:
@@ -127,6 +134,7 @@ class Station:
         desk = self.desk
         is_held = desk.gate is not None and desk.gate.is_shut
         is_at_work = desk.scheduler.lanes_busy or desk.can_start or self.intake.table
+        is_at_work = is_at_work or not desk.lease.is_valid  # what is ready begins when that is known
         return self.is_over or not (is_at_work or (self.intake.has_news and not is_held))
 
     def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
@@ -172,7 +180,7 @@ class Station:
             self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._loop())
             return
         if self.route.kind == "columnar":
-            runner: Any = ColumnarRunner(self.desk, clock)
+            runner: Any = ColumnarRunner(self.desk, clock, may_begin=lambda: self.desk.lease.is_valid)
             self.intake.sift = self.desk.ours
         else:
             runner = self._runner = self._runner_of(call, clock)
@@ -205,6 +213,11 @@ class Station:
         if self._runner is not None:
             self._runner.wake()
 
+    def share(self, partitions: int) -> None:
+        """So many partitions are ours: have lanes for each. Processes stay as many as the handler says."""
+        if not self.route.processes:
+            self.order(partial(self.desk.set_lanes, max(1, self.route.lanes) * max(1, partitions)))
+
     def progress(self, partition: int, start: int) -> tuple[int, list[int]]:
         """Up to where a partition was read, and what is unfinished of it. Any thread may ask."""
         found = self.desk.ledger.snapshot(partition)
@@ -219,7 +232,8 @@ class Station:
         self.intake.end()
 
     def abandon(self) -> None:
-        """End now. A thread that runs a call cannot be stopped: it ends with the process."""
+        """End now. A thread that runs a call cannot be stopped: it ends with the process, or after its call."""
+        self.desk.lease = Lease(math.inf)
         self.intake.end()
         if self._future is not None:
             self._future.cancel()
@@ -234,8 +248,17 @@ class Station:
         now.repeated += self.desk.copied.repeated
         news = now.since(self._told)
         news.first = first or (self._asked if news.finished else 0.0)
+        news.lanes_busy = self._lanes_busy()
         self._told, self._asked = now, time.time()
         return news
+
+    def _lanes_busy(self) -> float:
+        """How many lanes were busy on average since this was last asked: with calls that ended, and that still run."""
+        now, desk = time.monotonic(), self.desk
+        worked = desk.tally.seconds + sum(now - began for began, _ in tuple(desk.begun.values()))
+        seconds, more = now - self._looked, worked - self._worked
+        self._looked, self._worked = now, worked
+        return min(float(desk.scheduler.lanes), max(0.0, more / seconds)) if seconds > 0 else 0.0
 
     def _work(self, runner: Any) -> None:
         try:
@@ -243,3 +266,18 @@ class Station:
             self.intake.settle()
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self._error = error
+
+
+def opening(station: Station, partition: int) -> Callable[[], None]:
+    """An order: the partition is ours."""
+    return lambda: station.desk.open(partition)
+
+
+def releasing(station: Station, partition: int) -> Callable[[], None]:
+    """An order: begin nothing more of the partition."""
+    return lambda: station.desk.release(partition)
+
+
+def forgetting(station: Station, partition: int) -> Callable[[], None]:
+    """An order: drop all that is known of the partition."""
+    return lambda: station.desk.forget(partition)

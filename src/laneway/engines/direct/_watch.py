@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from laneway._health import Health, Level, Reason, Stall, lasting, moment
 from laneway._life import State
+from laneway._units import in_words
 from laneway.engines.direct._outlook import Outlook
 from laneway.engines.direct._progress import Progress
 from laneway.engines.direct._stalls import Heard, breaker_words
@@ -30,6 +31,8 @@ __all__ = ["Watch"]
 _EVERY = 1.0  # seconds between looks
 _ASK = 2.0  # seconds between questions to the brokers
 _NOTED = 12.0  # seconds that a notice stays in the state: one of something that lasts is repeated after ten
+_SOON = timedelta(seconds=2)  # a group that is at rest gives partitions sooner
+_IDLE = ("no-partitions", "spare")
 _SHOWN = 10  # stalled partitions that are reasons of their own
 _AT_WORK = (State.CONSUMING, State.PAUSING, State.PAUSED, State.STOPPING)
 _WORDS = {
@@ -58,6 +61,8 @@ class Watch:
         self.minimum_brokers = 1
         """How many brokers there should be."""
         self._noted = ("", 0.0)
+        self._waits = ""
+        """What the state says of partitions that do not come."""
         self._crews: Sequence[tuple[Crew, Outlook, Progress]] = ()
         self._check: Check | None = None
         self._status: StatusFile | None = None
@@ -195,8 +200,20 @@ class Watch:
                 self.note(outlook.trouble.words)
         self._forget_note()
         health, status = self.health(), self._status
+        self._note_waiting(health)
         if status is not None and not self._is_over.is_set():
             status.write(self._said(health))
+
+    def _note_waiting(self, health: Health) -> None:
+        """Say in the state that the group gives no partitions, and no longer once it does."""
+        since = datetime.now(UTC) - _SOON
+        words = next((each.words for each in health.reasons if each.code in _IDLE and each.since < since), "")
+        if words and self._life.state is State.CONSUMING:
+            self._waits = words
+            self.note(words)
+        elif self._waits:
+            self._life.note("", instead_of=self._waits)
+            self._waits = ""
 
     def _forget_note(self) -> None:
         words, said = self._noted
@@ -244,16 +261,19 @@ _Found = tuple[Level, str, str, str, float | None]
 
 def _found_of_member(crew: Crew, where: str, now: float) -> Iterator[_Found]:
     member, limit = crew.member, crew.cluster.consumer.max_poll_interval.total_seconds() / 3
+    session = crew.cluster.consumer.session_timeout
     silent = now - member.polled
     if silent > limit and not member.is_over:
         words = f"nothing was asked of the brokers at {where} for {lasting(silent)}; the group may give us up"
         yield (Level.CRITICAL, "not-polling", where, words, silent)
     if member.owned:
         return
+    killed = f"those of a member that was killed come after its session time-out ({in_words(session)})"
     if not member.has_joined:
-        yield (Level.WARNING, "no-partitions", where, "the group has given us no partitions yet", None)
+        words = f"it waits for the group to give it partitions; {killed}"
+        yield (Level.WARNING, "no-partitions", where, words, None)
     else:
-        words = "no partitions are ours: the group has more members than partitions, or is sharing them out anew"
+        words = f"the group has no partitions for it now; {killed}"
         yield (Level.OK, "spare", where, words, None)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laneway.events import BatchHandled
 from support.direct_faults import EngineThread, told
 from support.waiting import eventually
 
 if TYPE_CHECKING:
+    from laneway import App, Record, Topic
     from support.direct_faults import DirectFaultScene
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -44,6 +47,33 @@ def test_records_deleted_while_stopped(scene: DirectFaultScene) -> None:
     assert {call.offset for call in scene.calls()} == {*range(100), *range(150, 200)}
     assert scene.lag() == 0
     assert _lost(run.output) == 50, run.output
+
+
+def test_records_that_were_finished_past_the_commit_are_not_lost(scene: DirectFaultScene) -> None:
+    """One call blocks and 40 records behind it are finished: when all are deleted before a restart, one is lost."""
+    scene.produce_rows([(b"k%d" % number, b"v") for number in range(41)], partition=1)
+    gate, handled, lost = threading.Event(), [], []
+
+    def handle(record: Record[bytes]) -> None:
+        if record.offset == 0:
+            gate.wait(60)
+        handled.append(record.offset)
+
+    def declare(app: App, topic: Topic[bytes]) -> Any:
+        app.on(BatchHandled)(lambda event: lost.append(event.tally.lost))
+        return app.handler(topic, lanes=50)
+
+    first = EngineThread(scene, handle, declare, drain="500ms")
+    eventually(lambda: len(handled) == 40, why=first.told)
+    first.end()
+    gate.set()
+    scene.admin.delete_records(scene.topic, {1: 41})
+    scene.produce_rows([(b"k", b"v")], partition=1)
+    second = EngineThread(scene, handle, declare, on_data_loss="continue")
+    eventually(lambda: 41 in handled, why=second.told)
+    second.engine.stop()
+
+    assert (second.ended().tally.lost, sum(lost)) == (1, 1)
 
 
 def test_records_deleted_while_running(scene: DirectFaultScene) -> None:

@@ -1,0 +1,73 @@
+"""Stations of the direct engine at work without a broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import Any
+
+from laneway import Topic
+from laneway._record import Record
+from laneway.engines.direct._host import AppHost
+from laneway.engines.direct._stalls import Heard, explain
+from laneway.engines.direct._station import Station
+from laneway.pipeline import Backlog, BreakerState
+
+__all__ = ["ORDERS", "Post", "row", "station_of"]
+
+ORDERS: Topic[Any] = Topic("orders")
+
+
+class Post:
+    """Takes messages and answers each with the same error, or with nothing at all."""
+
+    def __init__(self, error=None, *, answers=True):
+        self.error, self.answers, self.waiting = error, answers, []
+
+    def send(self, topic, *, delivered, **rest):
+        self.waiting.append(delivered)
+
+    def poll(self):
+        waiting, self.waiting = (self.waiting, []) if self.answers else ([], self.waiting)
+        for delivered in waiting:
+            delivered(self.error)
+
+    def hurry(self):
+        self.poll()
+
+
+def row(offset, key=b"k", partition=0):
+    return Record("orders", partition, offset, int(time.time() * 1000), key, b"v", (), 2, b"v")
+
+
+@contextmanager
+def station_of(app, records, post=None, lanes=4):
+    """A station at work on records, and what it has told of them."""
+    heard, host = Heard(), AppHost(app)
+    station = Station(
+        app.routes[0],
+        app.name,
+        lanes=lanes,
+        sender=post or Post(),
+        loop=lambda: host.loop,
+        lock=threading.Lock(),
+        backlog=Backlog(),
+        breaker=BreakerState(),
+        notice=lambda _: None,
+        listener=heard.hear,
+    )
+    station.start()
+    if records:
+        station.intake.put(records)
+
+    def cause(partition=0, offset=0, timeout=5.0):
+        return station.look(lambda: explain(station, [(partition, offset)], heard, 30.0), timeout)
+
+    station.cause = cause
+    try:
+        yield station
+    finally:
+        station.order(station.desk.wind_up)
+        station.abandon()
+        host.close()
