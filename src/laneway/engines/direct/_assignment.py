@@ -8,9 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from laneway.engines.direct._lease import Lease
-from laneway.engines.direct._station import forgetting as _forgetting
-from laneway.engines.direct._station import opening as _opening
-from laneway.engines.direct._station import releasing as _releasing
 from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
