@@ -63,6 +63,13 @@ class Feeds:
         """Look for topics and partitions anew: something may have been deleted."""
         self._refreshed = 0.0
 
+    def restart(self, topic: str) -> None:
+        """A topic was recreated: when its records were first seen says nothing any more."""
+        for feed in self._feeds:
+            if feed.topic == topic and feed.delay:
+                self._due[topic] = DueEnds(feed.delay)
+                self._asked.pop(topic, None)
+
     def look(self) -> None:
         """Look at the ends of the logs."""
         self._refresh()

@@ -212,7 +212,8 @@ class Membership:
             self._consumer.resume([TopicPartition(*place) for place in old])
 
     def seek(self, place: Place, offset: int) -> None:
-        """Go on at another offset, after the one before was out of range."""
+        """Go on at another offset, after the one before was out of range, or its topic was recreated."""
+        self._gone = deque(gone for gone in self._gone if gone != place)
         where = TopicPartition(*place, offset)
         # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
         self._consumer.incremental_unassign([where])

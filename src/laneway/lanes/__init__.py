@@ -1,6 +1,17 @@
 """Which record may run now, and which offsets are finished. Pure: no thread, clock or I/O."""
 
-from laneway.lanes._finished import CLEAN, MOST, NEW, Finished, began_with, decode_finished, encode_finished
+from laneway.lanes._finished import (
+    CLEAN,
+    MOST,
+    NEW,
+    Finished,
+    began_with,
+    decode_finished,
+    encode_finished,
+    is_clean,
+    topic_id_of,
+    with_topic_id,
+)
 from laneway.lanes._ledger import Ledger
 from laneway.lanes._scheduler import KeyQueue, Scheduler, Turn
 
@@ -16,4 +27,7 @@ __all__ = [
     "began_with",
     "decode_finished",
     "encode_finished",
+    "is_clean",
+    "topic_id_of",
+    "with_topic_id",
 ]

@@ -23,6 +23,7 @@ __all__ = ["Member"]
 
 _FETCH = 1_000  # records a read: to convert more at once would keep lanes waiting for the interpreter
 _COMMIT = 1.0  # seconds between commits
+_AGAIN = 0.2  # seconds before one is tried again that could not be sent
 _COMMIT_COUNT = 50_000  # records after which a commit comes sooner
 _TEND = 0.05  # seconds between looks at what is full and what is to be committed
 _POLL = 0.1  # seconds to wait for records
@@ -71,6 +72,8 @@ class Member:
         """Topics that are paused because their stations are full."""
         self._is_paused = self._is_stopping = self._is_over = self._is_committed = False
         self._full_since: float | None = None
+        self._due: tuple[int, dict[Place, Committed]] | None = None
+        """What is to be committed when the brokers have said that the topics are the same, and in which epoch."""
         self._count = self._read = 0
         self._tended = self._committed = time.monotonic()
         self._thread = threading.Thread(target=self._work, name="laneway-member", daemon=True)
@@ -115,7 +118,7 @@ class Member:
     @property
     def gone(self) -> int:
         """Records that were deleted before they could be read."""
-        return self._assignment.gone + sum(found.lost for found in self._retries.values())
+        return self._assignment.logs.gone + sum(found.lost for found in self._retries.values())
 
     @property
     def gaps(self) -> int:
@@ -159,7 +162,7 @@ class Member:
         """Whether everything of ours before these ends is finished. Any thread may ask."""
         if not self.has_joined or not self._recovery.is_idle:
             return False
-        found = self.progress()
+        found, ends = self.progress(), {**ends, **self._assignment.logs.ends}
         return all(found[place][0] >= end for place, end in ends.items() if place in found)
 
     def progress(self) -> dict[Place, tuple[int, int, list[int]]]:
@@ -240,7 +243,7 @@ class Member:
                 self._membership.resume([place])
         for source, retries in self._retries.items():
             if retries.renewed:
-                self._assignment.begin_anew(source)
+                self._assignment.logs.begin_retries(source)
         if not (self._is_paused or self._is_stopping):
             self._let_go_on()
             self._keep_in_bounds()
@@ -317,11 +320,23 @@ class Member:
         return [record for record in records if record.offset < limits.get((topic, record.partition), 0)]
 
     def _commit(self, now: float) -> None:
-        due = self._offsets.due(self._membership.finished)
-        if due and not self._assignment.commits.commit_soon(due):
-            return  # the last one is still under way; a later one says the same and more
-        self._committed, self._count = now, 0
-        self._offsets.sent(due)
+        """Send a commit, when it is known that the topics are still those that were read.
+
+        What it says is taken down before the brokers are asked, so nothing of a topic that is recreated later is in it.
+        """
+        logs = self._assignment.logs
+        if self._due is None:
+            self._due = self._membership.epoch, self._offsets.due(self._membership.finished)
+            logs.ask()
+        if not logs.is_answered:
+            return
+        is_sure, (epoch, due) = logs.is_sure(), self._due
+        self._committed, self._count, self._due = now, 0, None
+        # What was taken down in an earlier epoch may be another member's by now; a later commit says the same and more.
+        if not is_sure or epoch != self._membership.epoch or (due and not self._assignment.commits.commit_soon(due)):
+            self._committed = now - _COMMIT + _AGAIN
+        else:
+            self._offsets.sent(due)
 
     def _commit_last(self) -> None:
         """Commit for good, in a generation of the group that lasts.
@@ -331,6 +346,7 @@ class Member:
         session runs out, and what it could not commit is repeated.
         """
         deadline = time.monotonic() + _LAST_COMMIT
+        self._assignment.logs.look(self._offsets.places)
         while True:
             due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
             self._is_committed = self._assignment.commit_now(due, 0.0) and not self._assignment.is_expelled

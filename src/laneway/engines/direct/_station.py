@@ -86,6 +86,8 @@ class Station:
         self._error: BaseException | None = None
         self._told = Tally()
         self._asked = time.time()
+        self._opening: dict[int, object] = {}
+        """Partitions that are ours, which the runner does not know yet."""
 
     @property
     def room(self) -> int:
@@ -205,8 +207,32 @@ class Station:
         if self._runner is not None:
             self._runner.wake()
 
+    def open(self, partition: int) -> None:
+        """Take records of a partition from now on; what was read of it before counts no more, and at once."""
+        mark = object()
+        self._opening[partition] = mark
+        self.order(lambda: self._opened(partition, mark))
+
+    def _opened(self, partition: int, mark: object) -> None:
+        self.desk.open(partition)
+        self.intake.settled.pop(partition, None)
+        self.intake.table.pop(partition, None)
+        if self._opening.get(partition) is mark:
+            del self._opening[partition]
+
+    def release(self, partition: int) -> None:
+        """Begin nothing more of a partition."""
+        self.order(lambda: self.desk.release(partition))
+
+    def fence(self, partition: int, epoch: int) -> None:
+        """Let nothing count that was read of a partition up to *epoch*, and forget what is known of it."""
+        self.desk.fence(partition, epoch)
+        self.order(lambda: self.desk.forget(partition))
+
     def progress(self, partition: int, start: int) -> tuple[int, list[int]]:
         """Up to where a partition was read, and what is unfinished of it. Any thread may ask."""
+        if partition in self._opening:  # the ledger may still be that of another log
+            return start, []
         found = self.desk.ledger.snapshot(partition)
         if self.route.kind == "columnar":
             end = self.intake.settled.get(partition, start)
