@@ -113,6 +113,11 @@ class Scene:
         self.assignment.settle_in()
         self.consumer.commits.clear()
 
+    @property
+    def position(self):
+        """The offset that is to be read next, and is not in the log."""
+        return self.offsets.position(PLACE) if self.offsets.has(PLACE) else 0
+
     def revoke(self):
         """Give the partition back, and say how long that took."""
         began = self.clock.now
@@ -323,7 +328,7 @@ def test_a_loss_ends_the_run_by_default(scene, bounds, told):
     made = at_100(scene)
     made.bounds, epoch = bounds, made.membership.epoch
     with pytest.raises(DataLossError, match=f"{told}.*on_data_loss: continue"):
-        made.assignment.out_of_range(PLACE)
+        made.assignment.out_of_range(PLACE, made.position)
 
     assert (made.seeks, made.membership.epoch, made.logs.gone) == ([], epoch, 0)
 
@@ -333,7 +338,7 @@ def test_a_run_that_ends_because_of_deleted_records_commits_nothing_past_them(sc
     made = at_100(scene)
     made.bounds = (150, 200)
     with pytest.raises(DataLossError):
-        made.assignment.out_of_range(PLACE)
+        made.assignment.out_of_range(PLACE, made.position)
     made.end(*made.late)
     made.revoke()
 
@@ -344,7 +349,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     """What was read before is finished as ever, and what is left is read from its first record on."""
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     assert (made.seeks, made.logs.gone) == ([150], 50)
     assert made.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
 
@@ -360,7 +365,7 @@ def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
     made = at_100(scene, is_forgiving=True)
     made.offsets.reached[PLACE] = 120
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert made.logs.gone == 30
 
@@ -373,7 +378,7 @@ def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, 
     made = at_100(scene, is_forgiving=True)
     made.bounds, epoch = bounds, made.membership.epoch
     low, high = bounds
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     assert (made.seeks, made.membership.epoch, made.logs.gone) == ([low], epoch + 1, 0)
     [note] = made.notes
     assert note.endswith(f"orders[0] is at offset 100, its log ends at {high}; it is read from its start")
@@ -392,7 +397,7 @@ def test_a_log_that_has_grown_past_our_offset_since_is_another_one(scene):
     """Recreated, or cut short and written on: it is read from its first record, and nothing is counted as deleted."""
     made = at_100(scene, is_forgiving=True)
     made.bounds, epoch = (0, 150), made.membership.epoch
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     assert (made.seeks, made.membership.epoch, made.logs.gone) == ([0], epoch + 1, 0)
     made.read(range(150))
     made.end(*made.late)
@@ -406,7 +411,7 @@ def test_what_a_former_owner_had_finished_of_the_old_log_says_nothing_of_the_new
     made = scene(is_forgiving=True, committed=(100, "L1rAgM"))
     assert PLACE in made.membership.finished
     made.bounds = (0, 30)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert PLACE not in made.membership.finished
 
@@ -417,7 +422,7 @@ def test_a_partition_that_is_held_stays_so_at_its_new_offset(scene):
     made.membership.pause([PLACE])
     made.consumer.paused.clear()
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert [(part.topic, part.partition) for part in made.consumer.paused] == [PLACE]
 
@@ -427,7 +432,7 @@ def test_a_broker_that_is_away_decides_nothing(scene, is_forgiving):
     """The same offset is asked for again; whoever answers then says once more whether it is gone."""
     made = at_100(scene, is_forgiving=is_forgiving)
     made.bounds = None
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert (made.seeks, made.notes, made.logs.gone) == ([100], [], 0)
 
@@ -437,9 +442,22 @@ def test_what_is_ours_no_longer_is_nobodys_loss(scene):
     made = at_100(scene)
     made.lose()
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert made.seeks == []
+
+
+def test_a_late_word_on_an_offset_of_before_changes_nothing(scene):
+    """It may come after the partition was begun again; what is to be read now is asked for once more."""
+    made = at_100(scene, is_forgiving=True)
+    made.bounds = (0, 150)
+    made.assignment.out_of_range(PLACE, 100)
+    made.desk.tick()
+    made.read(range(48))
+    made.assignment.out_of_range(PLACE, 100)
+    made.work_off()
+
+    assert (made.seeks, len(made.notes), made.due()) == ([0, 48], 1, (48, []))
 
 
 # --- coming ----------------------------------------------------------------------------------------------------------
@@ -521,9 +539,9 @@ def test_a_loss_is_counted_once(scene):
     """Also when more is deleted before the first record is read."""
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     made.bounds = (180, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert made.logs.gone == 80
 
@@ -534,7 +552,7 @@ def test_the_offset_of_an_old_log_is_not_committed_to_a_new_one(scene, bounds):
     made = at_100(scene)
     made.bounds = bounds
     with pytest.raises(DataLossError):
-        made.assignment.out_of_range(PLACE)
+        made.assignment.out_of_range(PLACE, made.position)
     made.end(*made.late)
     made.assignment.is_leaving = True
     made.revoke()

@@ -147,9 +147,9 @@ class Assignment:
             else:
                 self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
 
-    def out_of_range(self, place: Place) -> None:
-        """The offset to be read is not in the log: records were deleted, or the topic was recreated."""
-        self.logs.out_of_range(place)
+    def out_of_range(self, place: Place, offset: int) -> None:
+        """An offset was to be read that is not in the log: records were deleted, or the topic was recreated."""
+        self.logs.out_of_range(place, offset)
 
     def troubled(self, place: Place, error: str) -> None:
         """A partition cannot be read for now."""

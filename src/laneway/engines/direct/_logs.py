@@ -165,12 +165,16 @@ class Logs:
         if self._offsets.has(place):
             self._left[place] = self._offsets.committed(place)
 
-    def out_of_range(self, place: Place) -> None:
-        """The offset to be read is not in the log: records were deleted, or the topic was recreated."""
+    def out_of_range(self, place: Place, offset: int) -> None:
+        """An offset was to be read that is not in the log: records were deleted, or the topic was recreated."""
         if not self._offsets.has(place):
             return
         topic, partition = place
         at = self._offsets.position(place)
+        if 0 <= offset != at:
+            # Said of before the partition was begun again, or past offsets without a record: it is said once more.
+            self.membership.seek(place, at)
+            return
         try:
             if topic in self._compare(self._asked_ids({topic} & self._sources, _SHORT)):
                 return
