@@ -105,7 +105,7 @@ class Assignment:
         fresh = self._answered(lambda: self.logs.begin(places, known))
         known = {place: found for place, found in known.items() if place not in fresh}
         # One that was deleted under us is read from its start.
-        self._sizes |= dict.fromkeys((self._missing & self._had) | {topic for topic, _ in fresh}, 0)
+        self._sizes |= dict.fromkeys((self._missing & self._had) | self.logs.restarted, 0)
         self._settle_topics(places)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
         for source in dict.fromkeys(topic for topic, _ in places):

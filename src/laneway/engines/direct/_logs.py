@@ -68,6 +68,8 @@ class Logs:
         """The committed offsets of partitions that are not ours any more."""
         self._deleted: set[str] = set()
         """Retry topics that were deleted, while what was read of them is being finished."""
+        self.restarted: set[str] = set()
+        """Topics that were recreated: all of their partitions begin at their starts."""
         self.gone = 0
         """Records that were deleted before they could be read."""
         self.ends: dict[Place, int] = {}
@@ -119,13 +121,14 @@ class Logs:
                     fresh.add(place)
             if found:
                 self._decide(topic, found, is_recreated=any(differs(said, topic_id) for said in texts))
+                self.restarted.add(topic)
             self.ends |= {(topic, partition): end for partition, (_, end) in found.items()}
             self._ids[topic] = topic_id or was
         return fresh
 
     def ask(self) -> None:
         """Ask for the ids of the topics that are read; `is_sure` has the answer."""
-        self._asked = self._admin.ask_topic_ids(self._sources) if self._sources else None
+        self._asked = self._admin.ask_topic_ids(self._sources, _SHORT) if self._sources else None
 
     @property
     def is_answered(self) -> bool:
@@ -213,11 +216,16 @@ class Logs:
             at = {place[1]: (self._offsets.committed(place), ends.get(place, 0)) for place in places}
             self._decide(topic, at, is_recreated=True)
             self._ids[topic] = topic_id
-            self._restart(topic, places)
-            self.ends |= {place: ends.get(place, 0) for place in places}
+            self.restarted.add(topic)
             for place in places:
-                if place in there and not leaving:
-                    self.membership.seek(place, 0)
+                if place not in ends:  # the new topic has fewer partitions: the group will take it
+                    self._fence(place)
+                    self._offsets.end(place)
+            places = [place for place in places if place in ends]
+            self._restart(topic, places)
+            self.ends |= {place: ends[place] for place in places}
+            for place in places if not leaving else ():
+                self.membership.seek(place, 0)
             found.add(topic)
         return found
 

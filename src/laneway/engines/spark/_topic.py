@@ -110,7 +110,9 @@ class SourceTopic:
         Raises:
             BrokerAbsentError: nobody answered.
         """
-        if self._stream.skip_lost or not differs(topic_id, self._admin.topic_ids([self.name]).get(self.name, "")):
+        if self._stream.skip_lost or not (self._is_watched and topic_id):
+            return
+        if not differs(topic_id, self._admin.topic_ids([self.name]).get(self.name, "")):
             return
         loss = as_loss(describe(self.name, self._stood(offsets), is_recreated=True), self._stream.start)
         path = Path(self._stream.control) / LOSS

@@ -80,13 +80,14 @@ def test_an_offset_past_the_end_of_the_log(scene: DirectFaultScene) -> None:
 class Running:
     """A run on a thread, whose handler takes down what it gets."""
 
-    def __init__(self, scene: DirectFaultScene, **settings: Any) -> None:
+    def __init__(self, scene: DirectFaultScene, delay: str = "0s", **settings: Any) -> None:
         self.scene = scene
         self.handled: list[tuple[bytes, int, int]] = []
         self.notes: list[str] = []
         self.worker = EngineThread(
             scene,
             lambda record: self.handled.append((record.raw, record.partition, record.offset)),
+            declare=lambda app, topic: app.handler(topic, lanes=4, delay=delay),
             details=self.notes.append,
             **settings,
         )
@@ -129,6 +130,20 @@ def test_recreated_at_once_while_running_and_asked_to_go_on(scene: DirectFaultSc
         run.worker.end()
     [note] = {note for note in run.notes if "recreated" in note}
     assert f"{scene.topic}[1]" in note
+    assert scene.committed() == scene.ends()
+
+
+@pytest.mark.parametrize(("delay", "partitions"), [("1s", 3), ("0s", 1), ("0s", 4)])
+def test_a_new_topic_of_another_size_or_with_a_delay(scene: DirectFaultScene, delay: str, partitions: int) -> None:
+    """All that is there is handled, whatever the topic was like before, and however it is read."""
+    settings = {"on_data_loss": "continue", "clusters.main.consumer.metadata_refresh": "500ms"}
+    run = Running(scene, delay, **settings)
+    try:
+        scene.recreate(partitions)
+        produce(scene, 150, NEW, partition=partitions - 1)
+        eventually(lambda: len(run.new()) == 150 and scene.is_read(), timeout=30, why=run.worker.told)
+    finally:
+        run.worker.end()
     assert scene.committed() == scene.ends()
 
 
