@@ -212,7 +212,9 @@ class Logs:
             if not places:
                 continue
             there = [(topic, partition) for partition in self._admin.partitions(topic, _SHORT)]
-            ends = self._admin.high_watermarks(there, _SHORT) if there else {}
+            if not there:
+                raise BrokerAbsentError(f"the partitions of topic {topic} are not known yet")
+            ends = self._admin.high_watermarks(there, _SHORT)
             at = {place[1]: (self._offsets.committed(place), ends.get(place, 0)) for place in places}
             self._decide(topic, at, is_recreated=True)
             self._ids[topic] = topic_id
