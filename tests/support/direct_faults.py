@@ -80,6 +80,7 @@ class EngineThread:
         scene: names topic and group.
         call: what the handler does; its name is ``handle``.
         declare: makes it a handler of an app on a topic, one record at a call by default.
+        details: given what the engine says beside its states.
         overrides: settings by dotted key.
     """
 
@@ -88,6 +89,7 @@ class EngineThread:
         scene: DirectFaultScene,
         call: Callable[[Any], None],
         declare: Callable[[App, Topic[bytes]], Any] = lambda app, topic: app.handler(topic, lanes=4),
+        details: Callable[[str], object] = lambda text: None,
         **overrides: object,
     ) -> None:
         app = App(scene.group)
@@ -98,7 +100,12 @@ class EngineThread:
         declare(app, Topic(scene.topic))(handle)
         self.states: list[State] = []
         settings = load(overrides={"brokers": scene.bootstrap, **overrides})
-        self.engine = DirectEngine(settings, state_changed=lambda state, _: self.states.append(state))
+
+        def state_changed(state: State, detail: str) -> None:
+            self.states.append(state)
+            details(detail)
+
+        self.engine = DirectEngine(settings, state_changed=state_changed)
         self.failure: BaseException | None = None
         self.report: RunReport | None = None
         self._thread = threading.Thread(target=self._run, args=(app,), daemon=True)

@@ -8,8 +8,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from laneway.history import Allowance, check, check_ownership, read_history, read_ownership
 from support.direct_commits import Clock, logged_commits
 from support.spark_scene import Scene
@@ -40,7 +38,6 @@ class DirectScene(Scene):
         super().__init__(*args)
         self.workers: list[LanewayRun] = []
         self._traffic: list[Traffic] = []
-        self._asking: Consumer | None = None
         self._clock = Clock()
 
     @property
@@ -118,32 +115,6 @@ class DirectScene(Scene):
         names = topics or (self.topic,)
         self.wait_for(lambda: all(self.committed(name) == self.ends(name) for name in names), why="no lag", **rest)
 
-    def commits(self, topic: str = "") -> dict[int, tuple[int, str]]:
-        """The group's offsets with their metadata; partitions without one are left out."""
-        name = topic or self.topic
-        asked = [TopicPartition(name, partition) for partition in self.admin.partitions(name)]
-        if self._asking is None:
-            self._asking = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
-        client = self._asking
-        found: list[Any] = []
-
-        def is_told() -> bool:
-            try:
-                found[:] = client.committed(asked, 30)
-            except KafkaException:
-                return False
-            return True
-
-        eventually(is_told, why="the offsets of the group")
-        return {place.partition: (place.offset, place.metadata or "") for place in found if place.offset >= 0}
-
-    def commit_text(self, offsets: dict[int, tuple[int, str]]) -> None:
-        """Set the group's offsets with metadata, as somebody else might."""
-        self.commits()
-        assert self._asking is not None
-        places = [TopicPartition(self.topic, partition, *said) for partition, said in offsets.items()]
-        self._asking.commit(offsets=places, asynchronous=False)
-
     def traffic(self, rate: float, *, keys: int = 60, burst: int = 1, most: int = 1_000_000) -> Traffic:
         """Records that keep coming."""
         made = Traffic(self, rate=rate, keys=keys, burst=burst, most=most)
@@ -162,8 +133,6 @@ class DirectScene(Scene):
             if worker.is_running:
                 worker.send(signal.SIGCONT)  # one that is frozen stays in the way of its end
         super().close()
-        if self._asking is not None:
-            self._asking.close()
 
 
 class Traffic:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from laneway.history import check, read_history
-from laneway.kafka import Admin, Range, RangeReader
+from laneway.kafka import Admin, BrokerAbsentError, Range, RangeReader
 from laneway.retry import error_topic_name
 from support.processes import LanewayRun
 from support.waiting import eventually
@@ -130,13 +130,28 @@ class Scene:
         eventually(lambda: condition() or not run.is_running, timeout=timeout, why=lambda: run.output)
         assert condition(), f"exit code {run.process.poll()}\n{run.output}"
 
+    def recreate(self, partitions: int = 3) -> None:
+        """Delete the topic and create it again at once, as a script might."""
+        self.admin.delete(self.topic)
+        eventually(lambda: self.admin.create(self.topic, partitions), every=0.01, why="the new topic")
+        self._producer = None  # the old one would write to the deleted topic
+
+        def is_ready() -> bool:
+            try:
+                # Until the broker has seen to it, the old logs answer, and take records that are lost.
+                return self.ends() == dict.fromkeys(range(partitions), 0)
+            except BrokerAbsentError:  # has no leader for a moment
+                return False
+
+        eventually(is_ready, every=0.01, why="the leaders of the new topic")
+
     def ends(self, topic: str = "") -> dict[int, int]:
         """The end of each partition."""
         name = topic or self.topic
         return self.admin.ends(name, self.admin.partitions(name))
 
-    def committed(self, topic: str = "") -> dict[int, int]:
-        """The group's offsets, asked for as any lag tool would; partitions without one count as 0."""
+    def commits(self, topic: str = "") -> dict[int, tuple[int, str]]:
+        """The group's offsets with their metadata, asked for as any lag tool would; those without one are left out."""
         name = topic or self.topic
         asked = [TopicPartition(name, partition) for partition in self.admin.partitions(name)]
         # Not AdminClient.list_consumer_group_offsets, which crashes the process when a coordinator is not ready.
@@ -153,13 +168,22 @@ class Scene:
             return True
 
         eventually(is_told, timeout=60, why="the offsets of the group")
-        return {place.partition: max(0, place.offset) for place in places}
+        return {place.partition: (place.offset, place.metadata or "") for place in places if place.offset >= 0}
+
+    def committed(self, topic: str = "") -> dict[int, int]:
+        """The group's offsets; partitions without one count as 0."""
+        found = self.commits(topic)
+        return {partition: found.get(partition, (0, ""))[0] for partition in self.admin.partitions(topic or self.topic)}
 
     def commit(self, offsets: dict[int, int]) -> None:
         """Set the group's offsets."""
-        self.committed()
+        self.commit_text({partition: (offset, "") for partition, offset in offsets.items()})
+
+    def commit_text(self, offsets: dict[int, tuple[int, str]]) -> None:
+        """Set the group's offsets with metadata, as others might."""
+        self.commits()
         assert self._group is not None
-        places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        places = [TopicPartition(self.topic, partition, *said) for partition, said in offsets.items()]
         self._group.commit(offsets=places, asynchronous=False)
 
     def lag(self) -> int:

@@ -45,6 +45,7 @@ class Feeds:
         self._lock = threading.Lock()
         self._is_tended = threading.Event()
         self._tender: threading.Thread | None = None
+        self._guard: Callable[[], None] = lambda: None
         self.logs: dict[Place, int] = {}
         """The ends of all logs, when last looked at."""
         self.renewed: dict[str, dict[Place, int]] = {}
@@ -63,6 +64,13 @@ class Feeds:
         """Look for topics and partitions anew: something may have been deleted."""
         self._refreshed = 0.0
 
+    def restart(self, topic: str) -> None:
+        """A topic was recreated: when its records were first seen says nothing any more."""
+        for feed in self._feeds:
+            if feed.topic == topic and feed.delay:
+                self._due[topic] = DueEnds(feed.delay)
+                self._asked.pop(topic, None)
+
     def look(self) -> None:
         """Look at the ends of the logs."""
         self._refresh()
@@ -72,16 +80,19 @@ class Feeds:
             self._renew(topic)
         self.logs = logs
 
-    def tend(self) -> None:
-        """From now on see to it that the retry topics are there: while a batch runs, nobody else looks.
+    def tend(self, guard: Callable[[], None]) -> None:
+        """From now on look at the topics about once a second: while a batch runs, nobody else does.
 
-        A copy waits for its topic, the batch for the copy, and the next look for the batch.
+        A copy waits for its retry topic, the batch for the copy, and the next look for the batch.
+
+        Args:
+            guard: looks at the source, on the thread that looks at the retry topics.
         """
-        if len(self._feeds) > 1:
-            self._is_tended.set()
-            if self._tender is None:
-                self._tender = threading.Thread(target=self._keep_tending, name="laneway-tender", daemon=True)
-                self._tender.start()
+        self._guard = guard
+        self._is_tended.set()
+        if self._tender is None:
+            self._tender = threading.Thread(target=self._keep_tending, name="laneway-tender", daemon=True)
+            self._tender.start()
 
     def rest(self) -> None:
         """The batch is over."""
@@ -140,9 +151,11 @@ class Feeds:
         while self._is_tended.wait():
             time.sleep(_TEND)
             if self._is_tended.is_set():
-                self.forget()
                 with suppress(AdminError):  # nobody answers: the next look is soon
-                    self._refresh()
+                    self._guard()
+                    if len(self._feeds) > 1:
+                        self.forget()
+                        self._refresh()
 
     def _renew(self, topic: str) -> None:
         """A retry topic was deleted: its offsets begin anew, and when they were seen says nothing any more."""

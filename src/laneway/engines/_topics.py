@@ -129,7 +129,8 @@ def lag_of(app: App, settings: Settings) -> Callable[[], int | None]:
                 if cluster not in admins:
                     admins[cluster] = Admin(settings.cluster(cluster).client_options())
                 lag = admins[cluster].lag(app.name, topic)
-                total += sum(end - (committed or 0) for committed, end in lag.values())
+                # An offset of before the topic was recreated may lie past the end of the new one.
+                total += sum(max(0, end - (committed or 0)) for committed, end in lag.values())
         except AdminError:
             return None
         return total

@@ -8,6 +8,7 @@ from laneway.kafka._group import Committed, GroupOffsets, Place
 from laneway.kafka._membership import Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
+from laneway.kafka._topic_ids import TopicIds
 
 __all__ = [
     "Admin",
@@ -23,5 +24,6 @@ __all__ = [
     "Place",
     "Range",
     "RangeReader",
+    "TopicIds",
     "produce_many",
 ]

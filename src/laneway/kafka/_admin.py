@@ -14,6 +14,7 @@ from laneway.kafka._describe import describe
 from laneway.kafka._errors import BrokerAbsentError, as_admin_error, as_refusal, is_auth_error
 from laneway.kafka._group import GroupOffsets, Place
 from laneway.kafka._quiet import quiet
+from laneway.kafka._topic_ids import TopicIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,6 +75,22 @@ class Admin:
         """The first offset whose record has at least the given timestamp, in milliseconds; None when there is none."""
         found = self._offsets_of({place: OffsetSpec.for_timestamp(time) for place, time in places.items()}, timeout)
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
+    def high_watermarks(self, places: Sequence[Place], timeout: float = 5.0) -> dict[Place, int]:
+        """As `ends_of`, with records of transactions that are not over: no offset that was ever read lies past it."""
+        return self._offsets_of(dict.fromkeys(places, OffsetSpec.latest()), timeout, IsolationLevel.READ_UNCOMMITTED)
+
+    def ask_topic_ids(self, topics: Iterable[str], timeout: float = 5.0) -> TopicIds:
+        """Ask for the ids of topics; the answer comes later."""
+        return TopicIds(self._client, topics, timeout)
+
+    def topic_ids(self, topics: Iterable[str], timeout: float = 5.0) -> dict[str, str]:
+        """The id of each topic, which changes when it is deleted and recreated; those that do not exist are left out.
+
+        Raises:
+            BrokerAbsentError: no broker answered in time.
+        """
+        return self.ask_topic_ids(topics, timeout).result()
 
     def create(
         self, topic: str, partitions: int, *, config: Mapping[str, str] | None = None, replicas: int = -1
@@ -175,11 +192,16 @@ class Admin:
         asked = {(topic, partition): spec for partition in partitions}
         return {partition: offset for (_, partition), offset in self._offsets_of(asked, timeout).items()}
 
-    def _offsets_of(self, asked: Mapping[Place, OffsetSpec], timeout: float) -> dict[Place, int]:
+    def _offsets_of(
+        self,
+        asked: Mapping[Place, OffsetSpec],
+        timeout: float,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[Place, int]:
         try:
             answers = self._client.list_offsets(
                 {TopicPartition(*place): spec for place, spec in asked.items()},
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                isolation_level=isolation,
                 request_timeout=timeout,
             )
             found = {(place.topic, place.partition): future.result().offset for place, future in answers.items()}

@@ -68,11 +68,11 @@ class GroupOffsets:
 
     def commit(self, topic: str, offsets: Mapping[int, int], *, wait: bool) -> None:
         """Commit offsets of one topic; with *wait* return when the broker has them."""
-        self.commit_all({(topic, partition): offset for partition, offset in offsets.items()}, wait=wait)
+        self.commit_all({(topic, partition): (offset, "") for partition, offset in offsets.items()}, wait=wait)
 
-    def commit_all(self, offsets: Mapping[tuple[str, int], int], *, wait: bool) -> None:
+    def commit_all(self, offsets: Mapping[Place, Committed], *, wait: bool) -> None:
         """Commit offsets of partitions of any topics in one request, so that all of them count or none."""
-        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        places = [TopicPartition(*place, *found) for place, found in offsets.items()]
         if not places:
             return
         try:

@@ -45,8 +45,8 @@ class Owner(Protocol):
         """These partitions are somebody else's already."""
         ...
 
-    def out_of_range(self, place: Place) -> None:
-        """The offset to be read is not in the log."""
+    def out_of_range(self, place: Place, offset: int) -> None:
+        """An offset was to be read that is not in the log."""
         ...
 
     def troubled(self, place: Place, error: str) -> None:
@@ -84,8 +84,8 @@ class Membership:
         self._is_cooperative = "cooperative" in str(options.get("partition.assignment.strategy", "cooperative"))
         self._consumer = Consumer(options)
         self._topics: dict[str, str] = {}
-        self._gone: deque[Place] = deque()
-        """Partitions whose offset is not in the log; the owner is told at the next read."""
+        self._gone: deque[tuple[Place, int]] = deque()
+        """Partitions whose offset is not in the log, and that offset; the owner is told at the next read."""
         self._under_way: Mapping[Place, Committed] | None = None
         self._sent_at = 0.0
         self._answers: list[tuple[Mapping[Place, Committed], AdminError | None]] = []
@@ -112,7 +112,7 @@ class Membership:
         if self._gone:
             # Not when it was heard of: records read before it, in the same go, had not been handed over then. One at a
             # time: brokers are asked about each, and the group waits.
-            self._owner.out_of_range(self._gone.popleft())
+            self._owner.out_of_range(*self._gone.popleft())
         # consume() waits until it has as many as asked for; poll() returns with the first.
         first = self._consumer.poll(timeout)
         if first is None:
@@ -234,7 +234,8 @@ class Membership:
             self._consumer.resume([TopicPartition(*place) for place in old])
 
     def seek(self, place: Place, offset: int) -> None:
-        """Go on at another offset, after the one before was out of range."""
+        """Go on at another offset, after the one before was out of range, or its topic was recreated."""
+        self._gone = deque(gone for gone in self._gone if gone[0] != place)
         where = TopicPartition(*place, offset)
         # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
         self._consumer.incremental_unassign([where])
@@ -282,7 +283,7 @@ class Membership:
             self.paused.discard(place)
             self.finished.pop(place, None)
             self.reached.pop(place, None)
-        self._gone = deque(place for place in self._gone if place not in places)
+        self._gone = deque(gone for gone in self._gone if gone[0] not in places)
 
     def _unassign(self, consumer: Any, partitions: list[Any]) -> None:
         self._forget(partitions)
@@ -298,7 +299,7 @@ class Membership:
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
             self.reached[place] = message.offset()
         elif code in _GONE:
-            self._gone.append(place)
+            self._gone.append((place, message.offset()))
         elif is_auth_error(error) or error.fatal():
             raise EngineError(f"{place[0]}: {error.name()}: {error.str()}")
         elif code in _MISSING:

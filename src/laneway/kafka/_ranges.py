@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Range", "RangeReader"]
 
 _LEARN = 1.0  # seconds to ask for a topic; librdkafka would ask for it by itself after as long
+
+_DOUBT = (
+    1.0  # seconds before a log that ends inside a range is looked at: a new leader may know of its end a little late
+)
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 
@@ -44,7 +49,8 @@ class RangeReader:
     """Reads ranges of one topic with one consumer, which is kept and re-assigned from task to task.
 
     A range ends when a record at or past its end is seen, or when the broker says that the log ends there. So ranges
-    whose last offsets hold no record (compacted, aborted, control records) end too.
+    whose last offsets hold no record (compacted, aborted, control records) end too. A log that ends before the range
+    does has lost records, or its topic was recreated: what is missing will never come.
 
     Not thread-safe: one thread reads. Made after the fork.
 
@@ -70,6 +76,8 @@ class RangeReader:
         self._known: set[str] = set()
         self._ends: dict[int, int] = {}
         self._next: dict[int, int] = {}
+        self._short: dict[int, float] = {}
+        """Partitions whose logs seem to end inside their ranges, and when that is looked at."""
         self._left = 0
         self._spanned = self._read = 0
         self.is_exhausted = True
@@ -91,6 +99,7 @@ class RangeReader:
         self.gone = []
         self._ends = {part.partition: part.end for part in ranges}
         self._next = {part.partition: part.start for part in ranges}
+        self._short = {}
         self._spanned = self._left = sum(part.length for part in ranges)
         self.is_exhausted = not ranges
         self._topic = ranges[0].topic if ranges else ""
@@ -160,6 +169,8 @@ class RangeReader:
     def _consume(self, most: int, timeout: float) -> list[Any]:
         if self.is_exhausted:
             return []
+        for partition in [partition for partition, due in self._short.items() if due <= time.monotonic()]:
+            self._look_at_end(partition)
         # consume() waits until it has as many as asked for, so never ask for more than can come.
         wanted = max(1, min(most, self._left))
         messages: list[Any] = self._consumer.consume(wanted, timeout)
@@ -176,6 +187,7 @@ class RangeReader:
 
     def _finish(self, partition: int) -> None:
         del self._ends[partition]
+        self._short.pop(partition, None)
         self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
         self.is_exhausted = not self._ends
 
@@ -186,6 +198,8 @@ class RangeReader:
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
             if partition in self._ends and message.offset() >= self._ends[partition]:
                 self._finish(partition)
+            elif partition in self._ends:
+                self._short.setdefault(partition, time.monotonic() + _DOUBT)
         elif code in _GONE:
             if partition in self._ends:
                 self._lose(partition)
@@ -193,15 +207,28 @@ class RangeReader:
             raise EngineError(f"{self._topic}[{partition}]: {error.name()}: {error.str()}")
         # Anything else (a broker went away, a leader moved) librdkafka mends by itself.
 
+    def _look_at_end(self, partition: int) -> None:
+        """Give up what is left of a range whose log ends before it does."""
+        self._short[partition] = time.monotonic() + _DOUBT
+        with suppress(KafkaException):  # it is asked for again
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), _LEARN)
+            if high < self._ends[partition]:
+                self._give_up(partition, low, high, is_at_end=True)
+            else:
+                del self._short[partition]
+
     def _lose(self, partition: int) -> None:
         """The range's start is gone from the log."""
         try:
             low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), 10)
         except KafkaException as error:
             raise EngineError(f"{self._topic}[{partition}]: {error}") from error
+        self._give_up(partition, low, high, is_at_end=False)
+
+    def _give_up(self, partition: int, low: int, high: int, *, is_at_end: bool) -> None:
         position, end = self._next[partition], self._ends[partition]
-        if high < position:
-            first, told = end, f"ends at {high}"  # the topic was made anew: nothing of the range will ever come
+        if is_at_end or high < position:
+            first, told = end, f"ends at {high}"  # the topic was recreated: nothing of the range will ever come
         else:
             first, told = min(low, end), f"begins at {low}"
         gone = max(0, first - position)

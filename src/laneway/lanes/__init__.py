@@ -8,7 +8,10 @@ from laneway.lanes._finished import (
     began_with,
     decode_finished,
     encode_finished,
+    is_clean,
     readable_to,
+    topic_id_of,
+    with_topic_id,
 )
 from laneway.lanes._ledger import Ledger
 from laneway.lanes._scheduler import KeyQueue, Scheduler, Turn
@@ -25,5 +28,8 @@ __all__ = [
     "began_with",
     "decode_finished",
     "encode_finished",
+    "is_clean",
     "readable_to",
+    "topic_id_of",
+    "with_topic_id",
 ]

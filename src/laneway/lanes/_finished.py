@@ -4,7 +4,8 @@ The format, version 1: ``L1`` and a letter, then base64 without padding. ``c`` a
 was read is finished, and nothing was under way. ``r``: lengths of runs as varints, unfinished and finished by turns,
 beginning at the committed offset. ``b``: a bitmap from the committed offset on, lowest bit first, 1 for finished.
 ``n`` and a number in digits: the group is new, and the topic had so many partitions when it began to read it.
-Whatever begins differently was not written by laneway and says nothing.
+Behind any of these, or behind ``L1`` alone, may stand ``@`` and the id of the topic: a topic that is deleted and
+recreated keeps its name and gets another id. Whatever begins differently was not written by laneway and says nothing.
 
 A text may tell of less than is finished, because brokers limit its length. What it does not tell of counts as
 unfinished: the next owner reads it, and runs it again.
@@ -14,22 +15,36 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CLEAN", "MOST", "NEW", "Finished", "began_with", "decode_finished", "encode_finished", "readable_to"]
+__all__ = [
+    "CLEAN",
+    "MOST",
+    "NEW",
+    "Finished",
+    "began_with",
+    "decode_finished",
+    "encode_finished",
+    "is_clean",
+    "readable_to",
+    "topic_id_of",
+    "with_topic_id",
+]
 
 CLEAN = "L1c"
 """Nothing was under way when this was committed, so nothing has to be looked for."""
 NEW = "L1n"
 """Behind it stands how many partitions the topic had when the group began: those that come later have no commit too."""
 MOST = 4_000
-"""Characters; brokers take 4,096 by default."""
+"""Characters without the topic's id, which takes 23 more; brokers take 4,096 by default."""
 _RUNS, _BITS = "L1r", "L1b"
 _BYTES = (MOST - len(_RUNS)) * 3 // 4  # that fit as base64
+_ID = re.compile(r"(L1.*)@([A-Za-z0-9_-]{22})", re.ASCII)
 _FARTHEST = 2**62
 _MOST_WAITING = 1_000_000  # unfinished offsets that are believed: each is written down, and a text can claim any number
 
@@ -123,7 +138,8 @@ def decode_finished(start: int, text: str | None) -> Finished | None:
 
     What nobody would write is not believed: a commit is at an unfinished offset, or has nothing to tell.
     """
-    if not text or not text.isascii() or len(text) > 2 * MOST or text[:3] not in (_RUNS, _BITS):
+    text = _without_id(text or "")
+    if not text.isascii() or len(text) > 2 * MOST or text[:3] not in (_RUNS, _BITS):
         return None
     try:
         data = base64.b64decode(text[3:] + "=" * (-len(text[3:]) % 4), validate=True)
@@ -138,8 +154,35 @@ def decode_finished(start: int, text: str | None) -> Finished | None:
 
 def began_with(text: str) -> int | None:
     """How many partitions a topic had when its group began, if the text of a commit says so."""
+    text = _without_id(text)
     number = text[len(NEW) :]
     return int(number) if text.startswith(NEW) and number.isascii() and number.isdigit() and len(number) < 10 else None
+
+
+def is_clean(text: str) -> bool:
+    """Whether nothing was under way when this was committed."""
+    return _without_id(text) == CLEAN
+
+
+def with_topic_id(text: str, topic_id: str) -> str:
+    """The text of a commit that also says to which topic it belongs; the text itself when the id is not known.
+
+    Example:
+        >>> with_topic_id("", "dr98Z7txSJy-4WjEqHvcYQ")
+        'L1@dr98Z7txSJy-4WjEqHvcYQ'
+    """
+    return f"{text or 'L1'}@{topic_id}" if topic_id else text
+
+
+def topic_id_of(text: str) -> str:
+    """The id of the topic that a commit belongs to; empty when its text does not say."""
+    found = _ID.fullmatch(text)
+    return found[2] if found else ""
+
+
+def _without_id(text: str) -> str:
+    found = _ID.fullmatch(text)
+    return found[1] if found else text
 
 
 def _run_lengths(start: int, end: int, unfinished: Sequence[int]) -> list[int]:

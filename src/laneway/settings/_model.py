@@ -254,7 +254,8 @@ class Settings(BaseModel):
     )
     on_data_loss: Annotated[Literal["fail", "continue"], Word] = Field(
         default="fail",
-        description="What happens when unread records are gone from a topic. continue counts them and goes on.",
+        description="What happens when unread records are gone from a topic, or it was deleted and recreated. fail ends"
+        " the run and commits nothing more of it; continue counts what is gone, and reads a new topic from its start.",
     )
     default_cluster: Name = Field(
         default="main",

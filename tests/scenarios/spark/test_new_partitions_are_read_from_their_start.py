@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laneway import App, DirectEngine, Record, SparkEngine, Topic
+from laneway.settings import load
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -43,3 +45,34 @@ def test_growth_from_three_to_eight(scene: Scene) -> None:
     # The old partitions began at their ends: only what came after is handled.
     assert len(handled) == len(calls) == 8 * 200
     assert scene.verdict().inversions == 0
+
+
+ONCE_MORE = [
+    pytest.param(SparkEngine, SparkEngine, False, id="Spark"),
+    pytest.param(DirectEngine, SparkEngine, False, id="Spark after direct"),
+    pytest.param(SparkEngine, DirectEngine, False, id="direct after Spark"),
+    pytest.param(SparkEngine, SparkEngine, True, id="with a checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("first", "then", "has_checkpoint"), ONCE_MORE)
+def test_growth_while_nothing_runs(
+    scene: Scene, spark: object, first: type[Any], then: type[Any], *, has_checkpoint: bool
+) -> None:
+    """A partition that is new to a known group is read from its start, also with ``start: latest``, on every engine."""
+    app = App(scene.group)
+
+    @app.handler(Topic(scene.topic))
+    def nothing(record: Record[bytes]) -> None:
+        """Take it."""
+
+    settings = load(overrides={"brokers": scene.bootstrap, "handlers.nothing.start": "latest"})
+    place = {"checkpoint": str(scene.folder / "checkpoint")} if has_checkpoint else {}
+    scene.produce(10)
+    assert app.run(first(settings, once=True, **place)).tally.handled == 0
+    scene.admin.grow(scene.topic, 4)
+    eventually(lambda: len(scene.admin.partitions(scene.topic)) == 4)
+    scene._producer = None
+    scene.produce_rows([(b"k", b"v")] * 5, partition=3)
+    assert app.run(then(settings, once=True, **place)).tally.handled == 5
+    assert scene.committed()[3] == 5

@@ -13,13 +13,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from laneway.engines.direct import _assignment
 from laneway.engines.direct._assignment import Assignment
+from laneway.engines.direct._logs import Logs
 from laneway.engines.direct._offsets import Offsets
 from laneway.engines.direct._recovery import Recovery
 from laneway.engines.direct._station import Station
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, Membership, _membership
-from laneway.lanes import CLEAN, Finished, decode_finished
+from laneway.lanes import CLEAN, Finished, decode_finished, with_topic_id
 from laneway.pipeline import Backlog, BreakerState, Call
 from support.core import FakeSender, SleepingClock, make_record, make_route
 
@@ -65,7 +66,7 @@ class Consumer:
 class Scene:
     """One partition of one topic, its handler, and who is told what becomes of it; turns are ended by hand."""
 
-    def __init__(self, monkeypatch, function=None, *, is_forgiving=False, committed=(0, CLEAN)):
+    def __init__(self, monkeypatch, function=None, *, is_forgiving=False, committed=(0, CLEAN), topic_id=""):
         self.clock = SleepingClock()
         monkeypatch.setattr(_assignment, "time", self.clock)
         self.consumer = Consumer(self.clock, committed)
@@ -81,15 +82,25 @@ class Scene:
         self.offsets = Offsets(stations, {})
         self.bounds = (0, 1_000)
         self.told, self.notes = [], []
+        self.topic_id = topic_id
+        admin = SimpleNamespace(
+            bounds=lambda *asked: self._answer(), partitions=lambda *asked: [0],
+            topic_ids=lambda *asked: self._answer() and {TOPIC: self.topic_id},
+            high_watermarks=lambda places, *rest: dict.fromkeys(places, self._answer()[1]),
+        )  # fmt: skip
+        admin.ask_topic_ids = lambda *asked: SimpleNamespace(is_done=True, result=admin.topic_ids)
+        self.logs = Logs(
+            stations, retries={}, offsets=self.offsets, admin=admin, sources=[TOPIC], start={},
+            skip_lost=is_forgiving, note=self.notes.append,
+        )  # fmt: skip
         self.assignment = Assignment(
             stations, retries={}, offsets=self.offsets,
-            recovery=Recovery("billing", stations, admin=None, options={}),
-            admin=SimpleNamespace(bounds=lambda *asked: self._answer()), start={}, skip_lost=is_forgiving,
+            recovery=Recovery("billing", stations, admin=None, options={}), logs=self.logs, admin=admin, start={},
             budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
         )  # fmt: skip
         self.membership = Membership({}, "billing", self.assignment)
         self.membership.reached = self.offsets.reached
-        self.assignment.membership = self.assignment.commits = self.membership
+        self.assignment.membership = self.assignment.commits = self.logs.membership = self.membership
 
     def _answer(self):
         if self.bounds is None:
@@ -101,6 +112,11 @@ class Scene:
         self.membership._on_assign(self.consumer, [TopicPartition(*PLACE)])
         self.assignment.settle_in()
         self.consumer.commits.clear()
+
+    @property
+    def position(self):
+        """The offset that is to be read next, and is not in the log."""
+        return self.offsets.position(PLACE) if self.offsets.has(PLACE) else 0
 
     def revoke(self):
         """Give the partition back, and say how long that took."""
@@ -301,18 +317,18 @@ def at_100(scene, **rest):
 @pytest.mark.parametrize(
     ("bounds", "told"),
     [
-        ((150, 200), "the log begins at 150"),
-        ((0, 30), "the log ends at 30"),
-        ((40, 80), "the log ends at 80"),
-        ((0, 150), "the log is another one and ends at 150"),
+        ((150, 200), "offset 100 is gone .the log begins at 150 now"),
+        ((0, 30), r"orders\[0\] is at offset 100, its log ends at 30"),
+        ((40, 80), r"orders\[0\] is at offset 100, its log ends at 80"),
+        ((0, 150), r"orders\[0\] is at offset 100, its log ends at 150"),
     ],
 )
 def test_a_loss_ends_the_run_by_default(scene, bounds, told):
-    """Records that were deleted, a topic that was made anew, and a log that was cut short: nothing is passed over."""
+    """Records that were deleted, a topic that was recreated, and a log that was cut short: nothing is passed over."""
     made = at_100(scene)
     made.bounds, epoch = bounds, made.membership.epoch
-    with pytest.raises(DataLossError, match=f"offset 100 is gone .{told} now.*on_data_loss: continue"):
-        made.assignment.out_of_range(PLACE)
+    with pytest.raises(DataLossError, match=f"{told}.*on_data_loss: continue"):
+        made.assignment.out_of_range(PLACE, made.position)
 
     assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([], epoch, 0)
 
@@ -322,7 +338,7 @@ def test_a_run_that_ends_because_of_deleted_records_commits_nothing_past_them(sc
     made = at_100(scene)
     made.bounds = (150, 200)
     with pytest.raises(DataLossError):
-        made.assignment.out_of_range(PLACE)
+        made.assignment.out_of_range(PLACE, made.position)
     made.end(*made.late)
     made.revoke()
 
@@ -333,9 +349,9 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     """What was read before is finished as ever, and what is left is read from its first record on."""
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     assert (made.seeks, made.desk.tally.lost) == ([150], 50)
-    assert made.notes == ["orders[0] is read from offset 150 on, because the log begins at 150"]
+    assert made.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
 
     made.read(range(150, 160))
     made.work_off()
@@ -349,22 +365,23 @@ def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
     made = at_100(scene, is_forgiving=True)
     made.offsets.reached[PLACE] = 120
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert made.desk.tally.lost == 30
 
 
 @pytest.mark.parametrize(
-    "bounds", [pytest.param((0, 30), id="made anew"), pytest.param((40, 80), id="cut short"), (0, 0)]
+    "bounds", [pytest.param((0, 30), id="recreated"), pytest.param((40, 80), id="cut short"), (0, 0)]
 )
 def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, bounds):
     """All that is there, also what was handled before the log was cut short; late results of the old log are void."""
     made = at_100(scene, is_forgiving=True)
     made.bounds, epoch = bounds, made.membership.epoch
     low, high = bounds
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([low], epoch + 1, 0)
-    assert made.notes == [f"orders[0] is read from offset {low} on, because the log ends at {high}"]
+    [note] = made.notes
+    assert note.endswith(f"orders[0] is at offset 100, its log ends at {high}; it is read from its start")
     made.desk.tick()
     made.end(*made.late)
     assert made.due() == (low, [])
@@ -377,10 +394,10 @@ def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, 
 
 
 def test_a_log_that_has_grown_past_our_offset_since_is_another_one(scene):
-    """Made anew, or cut short and written on: it is read from its first record, and nothing is counted as deleted."""
+    """Recreated, or cut short and written on: it is read from its first record, and nothing is counted as deleted."""
     made = at_100(scene, is_forgiving=True)
     made.bounds, epoch = (0, 150), made.membership.epoch
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([0], epoch + 1, 0)
     made.read(range(150))
     made.end(*made.late)
@@ -394,7 +411,7 @@ def test_what_a_former_owner_had_finished_of_the_old_log_says_nothing_of_the_new
     made = scene(is_forgiving=True, committed=(100, "L1rAgM"))
     assert PLACE in made.membership.finished
     made.bounds = (0, 30)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert PLACE not in made.membership.finished
 
@@ -405,7 +422,7 @@ def test_a_partition_that_is_held_stays_so_at_its_new_offset(scene):
     made.membership.pause([PLACE])
     made.consumer.paused.clear()
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert [(part.topic, part.partition) for part in made.consumer.paused] == [PLACE]
 
@@ -415,7 +432,7 @@ def test_a_broker_that_is_away_decides_nothing(scene, is_forgiving):
     """The same offset is asked for again; whoever answers then says once more whether it is gone."""
     made = at_100(scene, is_forgiving=is_forgiving)
     made.bounds = None
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert (made.seeks, made.notes, made.desk.tally.lost) == ([100], [], 0)
 
@@ -425,9 +442,22 @@ def test_what_is_ours_no_longer_is_nobodys_loss(scene):
     made = at_100(scene)
     made.lose()
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert made.seeks == []
+
+
+def test_a_late_word_on_an_offset_of_before_changes_nothing(scene):
+    """It may come after the partition was begun again; what is to be read now is asked for once more."""
+    made = at_100(scene, is_forgiving=True)
+    made.bounds = (0, 150)
+    made.assignment.out_of_range(PLACE, 100)
+    made.desk.tick()
+    made.read(range(48))
+    made.assignment.out_of_range(PLACE, 100)
+    made.work_off()
+
+    assert (made.seeks, len(made.notes), made.due()) == ([0, 48], 1, (48, []))
 
 
 # --- coming ----------------------------------------------------------------------------------------------------------
@@ -510,7 +540,7 @@ def test_what_a_former_owner_has_finished_is_not_lost(scene):
     made = at_100(scene, is_forgiving=True)
     made.membership.finished[PLACE] = Finished([(101, 121), (130, 155)])
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert made.desk.tally.lost == 10
 
@@ -519,9 +549,9 @@ def test_a_loss_is_counted_once(scene):
     """Also when more is deleted before the first record is read."""
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
     made.bounds = (180, 200)
-    made.assignment.out_of_range(PLACE)
+    made.assignment.out_of_range(PLACE, made.position)
 
     assert made.desk.tally.lost == 80
 
@@ -532,7 +562,7 @@ def test_the_offset_of_an_old_log_is_not_committed_to_a_new_one(scene, bounds):
     made = at_100(scene)
     made.bounds = bounds
     with pytest.raises(DataLossError):
-        made.assignment.out_of_range(PLACE)
+        made.assignment.out_of_range(PLACE, made.position)
     made.end(*made.late)
     made.assignment.is_leaving = True
     made.revoke()
@@ -558,9 +588,121 @@ def test_the_first_question_has_the_patience_of_all(monkeypatch, is_first):
 def test_a_coordinator_that_is_away_does_not_end_a_run_whose_retry_topic_seems_new(scene):
     """It is asked again at the next look."""
     made = scene()
-    made.assignment._retries = {TOPIC: SimpleNamespace(renewed={TOPIC: 3}, topics=[])}
+    made.logs._retries = {TOPIC: SimpleNamespace(renewed={TOPIC: 3}, topics=[])}
     made.consumer.trouble = ABSENT
     began = made.clock.now
-    made.assignment.begin_anew(TOPIC)
+    made.logs.begin_retries(TOPIC)
 
     assert made.clock.now - began <= 1
+
+
+# --- topics that are recreated ---------------------------------------------------------------------------------------
+
+OLD, NEW = "o" * 22, "n" * 22
+
+
+def of(topic_id, text=""):
+    """The text of a commit with the id of its topic."""
+    return with_topic_id(text, topic_id)
+
+
+def test_a_commit_names_its_topic(scene):
+    """Whoever reads it later knows whether the topic is still the same."""
+    made = scene(topic_id=OLD)
+    made.read(range(10))
+    made.work_off()
+    made.revoke()
+
+    assert made.consumer.commits == [(10, of(OLD, CLEAN))]
+
+
+@pytest.mark.parametrize("text", [of(OLD), of(OLD, CLEAN), of(OLD, "L1rAgM"), of(OLD, "L1n2")])
+def test_a_commit_of_a_deleted_topic_ends_the_run(monkeypatch, text):
+    """Also when its offset lies inside the new log; nothing is committed."""
+    made = Scene(monkeypatch, committed=(100, text), topic_id=NEW)
+    with pytest.raises(
+        DataLossError, match=r"deleted and recreated: orders\[0\] is at offset 100, its log ends at 1000"
+    ):
+        made.assign()
+
+    assert (made.consumer.commits, made.offsets.has(PLACE)) == ([], False)
+
+
+@pytest.mark.parametrize("text", [of(OLD), of(OLD, "L1rAgM"), of(OLD, "L1n2")])
+def test_a_commit_of_a_deleted_topic_says_nothing_when_asked_to_go_on(monkeypatch, text):
+    """Neither its offset nor what it says is finished."""
+    made = Scene(monkeypatch, committed=(100, text), topic_id=NEW, is_forgiving=True)
+    made.assign()
+
+    assert (made.consumer.assigned, made.membership.finished) == ([0], {})
+    made.read(range(5))
+    made.work_off()
+    made.revoke()
+    assert made.consumer.commits == [(5, of(NEW, CLEAN))]
+
+
+@pytest.mark.parametrize("text", ["", "hello", "hello@" + OLD, CLEAN, of(NEW)])
+def test_a_commit_that_names_no_other_topic_counts(monkeypatch, text):
+    """One of an earlier version, of another tool, or of this very topic."""
+    made = Scene(monkeypatch, committed=(100, text), topic_id=NEW)
+    made.assign()
+
+    assert made.consumer.assigned == [100]
+
+
+def test_a_recreated_topic_is_known_without_a_commit(scene):
+    """Kafka deletes the group's offsets with the topic; a process that has read it remembers."""
+    made = scene(topic_id=OLD, committed=(97, of(OLD)))
+    made.revoke()
+    made.consumer.known, made.topic_id = (-1, ""), NEW
+    with pytest.raises(DataLossError, match=r"orders\[0\] is at offset 97"):
+        made.assign()
+
+
+def test_a_topic_that_is_recreated_while_it_is_read_ends_the_run(scene):
+    """At the next look, however the offsets stand; nothing more is committed, in the end neither."""
+    made = at_100(scene, topic_id=OLD)
+    made.logs.ask()
+    assert made.logs.is_sure()
+    made.topic_id = NEW
+    made.logs.ask()
+    with pytest.raises(DataLossError, match=r"orders\[0\] is at offset 97, its log ends at 1000"):
+        made.logs.is_sure()
+    made.revoke()
+
+    assert made.consumer.commits == []
+
+
+def test_a_topic_that_is_recreated_while_it_is_read_begins_at_its_start(scene):
+    """Results of the old one are void, and not even the ledger of the old one is committed to the new one."""
+    made = at_100(scene, topic_id=OLD, is_forgiving=True)
+    made.topic_id = NEW
+    made.logs.ask()
+    assert made.logs.is_sure()
+    assert made.seeks == [0]
+    assert made.due() == (0, []), "the handler's thread may not have learned of it yet"
+    made.desk.tick()
+    made.end(*made.late)
+    assert made.due() == (0, [])
+    made.logs.ask()
+    assert made.logs.is_sure()
+    assert (made.seeks, len(made.notes)) == ([0], 1)
+    made.revoke()
+    assert made.consumer.commits == [(0, of(NEW, CLEAN))]
+
+
+def test_a_topic_that_is_recreated_before_a_partition_goes(scene):
+    """The next owner reads the new topic from its start."""
+    made = at_100(scene, topic_id=OLD, is_forgiving=True)
+    made.topic_id = NEW
+    made.revoke()
+
+    assert made.consumer.commits == [(0, of(NEW, CLEAN))]
+
+
+def test_brokers_that_do_not_answer_decide_nothing_about_a_topic(scene):
+    """What is committed names the topic that was read, so nothing is passed over later."""
+    made = at_100(scene, topic_id=OLD)
+    made.bounds = None
+    made.logs.ask()
+    assert made.logs.is_sure()

@@ -13,6 +13,7 @@ from laneway import Buffer, Topic
 from laneway.engines.direct import _assignment, _member
 from laneway.engines.direct._assignment import Assignment
 from laneway.engines.direct._lease import Lease
+from laneway.engines.direct._logs import Logs
 from laneway.engines.direct._member import Member
 from laneway.engines.direct._offsets import Offsets
 from laneway.engines.direct._recovery import Recovery
@@ -135,13 +136,17 @@ class Scene:
         stations = {topic: [_station(topic, records)] for topic in topics}
         self.offsets = Offsets(stations, {})
         recovery = Recovery("billing", stations, admin=None, options={})
+        logs = Logs(
+            stations, retries={}, offsets=self.offsets, admin=None, sources=(), start={}, skip_lost=False,
+            note=lambda text: None,
+        )  # fmt: skip
         assignment = Assignment(
-            stations, retries={}, offsets=self.offsets, recovery=recovery, admin=None, start={}, skip_lost=False,
+            stations, retries={}, offsets=self.offsets, recovery=recovery, logs=logs, admin=None, start={},
             budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
         )  # fmt: skip
         membership = Membership({}, "billing", assignment)
         membership.reached = self.offsets.reached
-        assignment.membership = assignment.commits = membership
+        assignment.membership = assignment.commits = logs.membership = membership
         monkeypatch.setattr(Lease, "now", staticmethod(clock.monotonic))
         self.lease = assignment.lease = Lease(10.0)
         self.member = Member(
@@ -167,6 +172,7 @@ class Scene:
     def finish(self, count=ENDLESS, *, topic="orders", is_wanted=lambda offset: True):
         """Let the handler take up to so many records, and finish those that are wanted."""
         station = getattr(self.stations, topic)
+        station.desk.tick()  # as its runner does, which learns so of new partitions
         for record in station.intake.fetch(count, 0):
             station.desk.ledger.see(record.partition, [record.offset])
             if is_wanted(record.offset):

@@ -40,12 +40,33 @@ def planner(tmp_path, monkeypatch):
 def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):
     """Kafka forgets the offset of a partition that is idle for a week; an app that runs must not lose its place."""
     places = {("orders", 0): 5, ("orders", 1): 7}
+    said = {place: (offset, "") for place, offset in places.items()}
     planner._commit(places)
     planner._commit(places)
-    assert planner._group.commits == [places, {}]
+    assert planner._group.commits == [said, {}]
     monkeypatch.setattr(_planner, "_RENEW", -1.0)
     planner._commit(places)
-    assert planner._group.commits[-1] == places
+    assert planner._group.commits[-1] == said
+
+
+def test_a_commit_names_its_topic_and_is_said_again_for_another_one(planner):
+    """The same offset in a topic that was recreated is another one. Retry topics are not named."""
+    old, new = "o" * 22, "n" * 22
+    planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, old)
+    planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, new)
+    first, second = planner._group.commits
+    assert first == {("orders", 0): (0, f"L1@{old}"), ("orders.retry", 0): (3, "")}
+    assert second == {("orders", 0): (0, f"L1@{new}")}
+
+
+def test_offsets_carry_the_id_of_their_topic(planner):
+    """Spark's log keeps both together; one that was written before there were ids can be read."""
+    places = {("orders", 0): 5, ("orders", 10): 7, ("orders.retry", 0): 3}
+    offsets = planner._as_offsets(places, "o" * 22)
+    assert (planner._id_of(offsets), _planner._as_places(offsets)) == ("o" * 22, places)
+    before = planner._as_offsets(places, "")
+    assert before == {"orders": {"0": 5, "10": 7}, "orders.retry": {"0": 3}}
+    assert (planner._id_of(before), _planner._as_places(before)) == ("", places)
 
 
 def test_waiting_for_a_back_off_is_no_pace(planner, tmp_path):

@@ -7,7 +7,19 @@ import time
 
 import pytest
 
-from laneway.lanes import CLEAN, MOST, NEW, Finished, began_with, decode_finished, encode_finished, readable_to
+from laneway.lanes import (
+    CLEAN,
+    MOST,
+    NEW,
+    Finished,
+    began_with,
+    decode_finished,
+    encode_finished,
+    is_clean,
+    readable_to,
+    topic_id_of,
+    with_topic_id,
+)
 
 
 def text_of_runs(*lengths: int) -> str:
@@ -146,3 +158,30 @@ def test_a_new_group_tells_how_many_partitions_there_were(text, size):
     assert began_with(text) == size
     if text.startswith(NEW):
         assert decode_finished(10, text) is None
+
+
+ID = "dr98Z7txSJy-4WjEqHvcYQ"
+
+
+@pytest.mark.parametrize(
+    "text", ["", CLEAN, f"{NEW}12", encode_finished(100, 10_100, [100]), encode_finished(0, 9, [0])]
+)
+def test_every_text_may_name_its_topic(text):
+    """It says the same as without the name, and fits into what brokers take."""
+    named = with_topic_id(text, ID)
+    assert (topic_id_of(named), topic_id_of(text)) == (ID, "")
+    assert with_topic_id(text, "") == text
+    assert is_clean(named) == is_clean(text) == (text == CLEAN)
+    assert began_with(named) == began_with(text)
+    plain, found = decode_finished(100, text), decode_finished(100, named)
+    assert (found is None) == (plain is None)
+    assert found is None or (len(found), found.end) == (len(plain), plain.end)
+    assert MOST + len(named) - len(text or "L1") <= 4_096
+
+
+@pytest.mark.parametrize(
+    "text", ["hello@" + ID, "@" + ID, "L1@" + ID[:-1], "L1@" + ID[:-1] + "!", "L1@", "L1@" + ID + " "]
+)
+def test_what_is_no_name_of_a_topic_says_nothing(text):
+    """Others may write what they like."""
+    assert topic_id_of(text) == ""

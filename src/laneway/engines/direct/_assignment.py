@@ -7,16 +7,17 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway.engines._recreated import size_at_start
 from laneway.engines.direct._lease import Lease
-from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
-from laneway.lanes import CLEAN, NEW, began_with, decode_finished
+from laneway.lanes import CLEAN, NEW, decode_finished, is_clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from laneway.engines.direct._commits import Commits
+    from laneway.engines.direct._logs import Logs
     from laneway.engines.direct._offsets import Offsets
     from laneway.engines.direct._recovery import Recovery
     from laneway.engines.direct._retries import Retries
@@ -41,9 +42,9 @@ class Assignment:
         retries: source to what reads its retry topics.
         offsets: what may be committed.
         recovery: looks for copies that a killed process has left.
+        logs: recognises topics that were recreated.
         admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
         start: topic to where a group begins that has committed nothing: ``earliest`` or ``latest``.
-        skip_lost: go on when records were deleted before they were read.
         budget: seconds that giving partitions back may take.
         patience: seconds that brokers may take to answer when partitions come.
         tell: told of events.
@@ -57,9 +58,9 @@ class Assignment:
         retries: Mapping[str, Retries],
         offsets: Offsets,
         recovery: Recovery,
+        logs: Logs,
         admin: Admin,
         start: Mapping[str, str],
-        skip_lost: bool,
         budget: float,
         patience: float,
         tell: Callable[[Event], None],
@@ -69,9 +70,10 @@ class Assignment:
         self._retries = retries
         self._offsets = offsets
         self._recovery = recovery
+        self.logs = logs
+        """What is done about logs that are not those that were read."""
         self._admin = admin
         self._start = start
-        self._skip_lost = skip_lost
         self._budget = budget
         self._patience = patience
         self._deadline = 0.0
@@ -83,12 +85,8 @@ class Assignment:
         self.commits: Commits
         self._had: set[str] = set()
         """Topics of which we had partitions."""
-        self._settled_topics: set[str] = set()
-        """Topics that the group has begun to read before: their new partitions are read from the first record on."""
         self._sizes: dict[str, int] = {}
-        """Topic to how many partitions it had when the group began to read it, as long as the group is new."""
-        self._deleted: set[str] = set()
-        """Retry topics that were deleted, while what was read of them is being finished."""
+        """Topic to how many of its partitions begin at their ends; 0 when the group has read it before."""
         self._missing: set[str] = set()
         """Topics that are waited for, and said to be."""
         self._new: list[Place] = []
@@ -106,7 +104,10 @@ class Assignment:
         self._deadline = time.monotonic() + self._patience
         everything = self._with_retries(places)
         known = self._known(everything)
-        self._settled_topics.update(self._missing & self._had)  # one that was deleted under us is read from its start
+        fresh = self._answered(lambda: self.logs.begin(places, known))
+        known = {place: found for place, found in known.items() if place not in fresh}
+        # One that was deleted under us is read from its start.
+        self._sizes |= dict.fromkeys((self._missing & self._had) | self.logs.restarted, 0)
         self._settle_topics(places)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
         for source in dict.fromkeys(topic for topic, _ in places):
@@ -127,7 +128,7 @@ class Assignment:
         deadline = time.monotonic() + self._budget
         for topic, partition in everything:
             for station in self._stations[topic]:
-                station.order(partial(station.desk.release, partition))
+                station.release(partition)
         while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
             self.lease.renew()  # the client goes on in the background, and calls that end now are to count
             time.sleep(_LOOK)
@@ -151,93 +152,9 @@ class Assignment:
 
         return [offsets for offsets, error in answers if error is None]
 
-    def out_of_range(self, place: Place) -> None:
-        """The offset to be read is not in the log: records were deleted, or the topic was made anew."""
-        if not self._offsets.has(place):
-            return
-        at = self._offsets.position(place)
-        try:
-            low, high = self._admin.bounds(*place, _SHORT)
-        except BrokerAbsentError:
-            self.membership.seek(place, at)  # whoever answers then says once more that it is gone
-            return
-        topic, partition = place
-        # The start of a log only grows: one that begins below is another one, even if it has grown past us by now.
-        is_anew = low <= at
-        end = f"the log ends at {high}" if high < at else f"the log is another one and ends at {high}"
-        told = end if is_anew else f"the log begins at {low}"
-        if not self._skip_lost:
-            if is_anew:
-                self._offsets.end(place)  # the last commit would speak of another log
-            raise DataLossError(
-                f"{topic}[{partition}]: offset {at} is gone ({told} now). Records were deleted before they were read, "
-                "or the topic was made anew. To go on without them set on_data_loss: continue"
-            )
-        self._note(f"{topic}[{partition}] is read from offset {low} on, because {told}")
-        if is_anew:
-            self._fence(place)
-            self._read_anew(place, low)
-        else:
-            finished = self.membership.finished.get(place)
-            self._lose(topic, low - at - (0 if finished is None else finished.count(at, low)))
-            self._offsets.reached[place] = low
-        self.membership.seek(place, low)
-
-    def begin_anew(self, source: str) -> None:
-        """Let the retry topics of a source that were deleted and made anew be read from their starts.
-
-        Raises:
-            DataLossError: what waited in them is lost, and that is not to be passed over.
-        """
-        retries = self._retries[source]
-        for topic, waited in retries.renewed.copy().items():
-            places = [place for place in self._offsets.places if place[0] == topic]
-            try:
-                is_deleted = topic in self._deleted or self._is_deleted(places)
-            except BrokerAbsentError:
-                return  # it is looked at again soon
-            if not is_deleted:
-                retries.go_on(topic)
-                continue
-            self._deleted.add(topic)
-            is_busy = any(
-                station.intake.records or any(station.desk.ledger.count(partition) for _, partition in places)
-                for station in self._stations[topic]
-            )
-            if self._skip_lost and is_busy:
-                continue  # what was read of the old one is finished first: it is nowhere else
-            for place in places:
-                self._read_anew(place, 0)
-            told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
-            text = f"the retry topic {topic} was deleted while it was in use: {told}"
-            if not self._skip_lost:
-                raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
-            self._lose(topic, waited)
-            self._note(text)
-            self._deleted.discard(topic)
-            retries.own(dict.fromkeys(places, 0), self.membership.epoch, {})
-
-    def _lose(self, topic: str, count: int) -> None:
-        """So many records were deleted before they could be read."""
-        self._stations[topic][0].desk.tally.lost += count
-
-    def _is_deleted(self, places: list[Place]) -> bool:
-        """Whether a topic was really deleted: what was committed of it is gone then, too.
-
-        A broker that has only just come back may say that a topic is not there, or shorter than it is.
-        """
-        known = self.membership.known(places, _SHORT)
-        return any(place not in known for place in places)
-
-    def _read_anew(self, place: Place, start: int) -> None:
-        """What is known of the old log, and results that are still to come, say nothing about the new one."""
-        topic, partition = place
-        for station in self._stations[topic]:
-            station.desk.fence(partition, self.membership.epoch)
-            station.order(partial(station.desk.open, partition))
-        self._offsets.begin(place, start, None)
-        self.membership.finished.pop(place, None)
-        self.membership.epoch += 1
+    def out_of_range(self, place: Place, offset: int) -> None:
+        """An offset was to be read that is not in the log: records were deleted, or the topic was recreated."""
+        self.logs.out_of_range(place, offset)
 
     def troubled(self, place: Place, error: str) -> None:
         """A partition cannot be read for now."""
@@ -286,17 +203,15 @@ class Assignment:
         return self._answered(lambda: self.membership.known(places, _ANSWER)) if places else {}
 
     def _settle_topics(self, places: list[Place]) -> None:
-        """Take note of topics that the group has read of before: a partition that it does not know is new then."""
-        for topic in {topic for topic, _ in places if self._start.get(topic) == "latest"} - self._settled_topics:
+        """Learn how many partitions the topics had when the group began to read them."""
+        for topic in {topic for topic, _ in places if self._start.get(topic) == "latest"}:
+            if self._sizes.get(topic) == 0:
+                continue
             # The new ones may be all that we have: what others have counts too.
             everywhere = self._answered(partial(self._admin.partitions, topic))
             found = self._known([(topic, partition) for partition in everywhere])
-            sizes = [size for _, text in found.values() if (size := began_with(text))]
-            if found and not sizes:
-                self._settled_topics.add(topic)
-            else:
-                # Nobody has read of it yet, or those that began together with us have said so.
-                self._sizes.setdefault(topic, max(sizes, default=len(everywhere)))
+            size = size_at_start(found.values(), len(everywhere))
+            self._sizes[topic] = min(size, self._sizes.get(topic, size))
 
     def _begin(self, place: Place, known: Committed | None) -> int:
         """Where to read from."""
@@ -308,7 +223,7 @@ class Assignment:
     def _is_first(self, place: Place) -> bool:
         """Whether a partition was there when the group began, and is to be read from its end on."""
         topic, partition = place
-        return topic not in self._settled_topics and partition < self._sizes.get(topic, 0)
+        return partition < self._sizes.get(topic, 0)
 
     def _bounds(self, place: Place) -> tuple[int, int]:
         return self._answered(lambda: self._admin.bounds(*place))
@@ -322,14 +237,14 @@ class Assignment:
             for place in places:
                 found = known.get(place)
                 word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else ""
-                self._offsets.begin(place, starts[place], found, word)
+                self._offsets.begin(place, starts[place], found, word, topic_id=self.logs.id_of(place[0]))
                 finished = None if found is None else decode_finished(*found)
                 # One that tells of more than there is speaks of another log; what is written next would be passed over.
                 if finished is not None and finished.end <= self._bounds(place)[1]:
                     self.membership.finished[place] = finished
                 for station in self._stations[place[0]]:
-                    station.order(partial(station.desk.open, partition))
-            if not all(known.get(place, (0, CLEAN))[1] == CLEAN for place in places):
+                    station.open(partition)
+            if not all(is_clean(known.get(place, (0, CLEAN))[1]) for place in places):
                 unclean.append(partition)
         held = self._recovery.begin(source, partitions, starts, unclean=unclean)
         is_delayed = source in self._retries and source in self._retries[source].topics
@@ -376,6 +291,7 @@ class Assignment:
         )
 
     def _commit_last(self, places: list[Place], deadline: float) -> None:
+        self.logs.look(places)
         due = self._offsets.due(self.membership.finished, last_of=places)
         self.commit_now(due, max(deadline, time.monotonic() + 1.0))
 
@@ -385,15 +301,11 @@ class Assignment:
             if source in self._retries:
                 self._retries[source].disown(partition, self.membership.epoch + 1)
         for place in self._with_retries(places):
-            self._fence(place)
+            for station in self._stations[place[0]]:
+                station.fence(place[1], self.membership.epoch)
+            self.logs.leave(place)
             self._offsets.end(place)
             self.membership.finished.pop(place, None)
-
-    def _fence(self, place: Place) -> None:
-        topic, partition = place
-        for station in self._stations[topic]:
-            station.desk.fence(partition, self.membership.epoch)
-            station.order(partial(station.desk.forget, partition))
 
     def _tell_revoked(self, places: list[Place], *, is_lost: bool) -> None:
         for topic in dict.fromkeys(topic for topic, _ in places):

@@ -10,6 +10,7 @@ from laneway.engines._clients import prefetch
 from laneway.engines._topics import feeds_of
 from laneway.engines.direct._assignment import Assignment
 from laneway.engines.direct._lease import Lease
+from laneway.engines.direct._logs import Logs
 from laneway.engines.direct._member import Member
 from laneway.engines.direct._offsets import Offsets
 from laneway.engines.direct._recovery import Recovery
@@ -120,14 +121,26 @@ class Crew:
         }
         recovery = Recovery(app, by_source, admin=self.admin, options=options)
         limit = cluster.consumer.max_poll_interval.total_seconds()
+        start = _starts(routes, settings)
+        logs = Logs(
+            stations,
+            retries=retries,
+            offsets=offsets,
+            admin=self.admin,
+            sources=self.sources if limits is None else (),
+            start=start,
+            skip_lost=skip_lost,
+            note=note,
+        )
+        logs.learn()
         assignment = Assignment(
             stations,
             retries=retries,
             offsets=offsets,
             recovery=recovery,
+            logs=logs,
             admin=self.admin,
-            start=_starts(routes, settings),
-            skip_lost=skip_lost,
+            start=start,
             budget=min(limit * _BUDGET, settings.drain.total_seconds()),
             patience=limit * _PATIENCE,
             tell=tell,
@@ -135,7 +148,7 @@ class Crew:
         )
         membership = self._membership = Membership(options, app, assignment, cluster.client_options())
         membership.reached = reached
-        assignment.membership = membership
+        assignment.membership = logs.membership = membership
         assignment.lease = lease
         assignment.commits = membership if commits is None else commits(membership)
         self.member = Member(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from laneway.errors import AdminError
+from laneway.engines.direct._committer import Committer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,19 +19,15 @@ if TYPE_CHECKING:
     from laneway.engines.direct._recovery import Recovery
     from laneway.engines.direct._retries import Retries
     from laneway.engines.direct._station import Station
-    from laneway.kafka import Committed, Membership, Place
+    from laneway.kafka import Membership, Place
 
 __all__ = ["Member"]
 
 _FETCH = 1_000  # records a read: to convert more at once would keep lanes waiting for the interpreter
-_COMMIT = 0.25  # seconds between commits; what a killed process finished since the last one runs again
-_COMMIT_COUNT = 50_000  # records after which a commit comes sooner
 _TEND = 0.05  # seconds between looks at what is full and what is to be committed
 _POLL = 0.1  # seconds to wait for records
 _SHORT = 0.002  # seconds to wait for room
 _HOLD = 0.5  # seconds without room before partitions are paused: to pause throws away what is fetched
-_LAST_COMMIT = 10.0  # seconds that the last commit may take
-_APART = 1.0  # seconds without an answer after which the last commit goes over a connection of its own
 
 
 class Member:
@@ -72,14 +67,13 @@ class Member:
         self._limits = limits
         self._retries = retries
         self._lease = assignment.lease
-        self._question: tuple[Mapping[Place, Committed], float] | None = None
-        """A commit that asks whether the partitions are still ours, and when it was sent."""
         self._held = assignment.held
         """Topics that are paused because their stations are full."""
-        self._is_paused = self._is_stopping = self._is_over = self._is_committed = False
+        self._is_paused = self._is_stopping = self._is_over = False
         self._full_since: float | None = None
-        self._count = self._read = self._shared = 0
-        self._tended = self._committed = time.monotonic()
+        self._read = self._shared = 0
+        self._tended = time.monotonic()
+        self._committer = Committer(membership, assignment, offsets, self._tended)
         self._thread = threading.Thread(target=self._work, name="laneway-member", daemon=True)
         self.polled = time.monotonic()
         """When it last read, or tried to."""
@@ -162,13 +156,13 @@ class Member:
     @property
     def is_committed(self) -> bool:
         """Whether everything finished is committed, at the end. Any thread may ask."""
-        return self._is_committed or self._thread.ident is None  # one that never began has nothing to commit
+        return self._committer.is_done or self._thread.ident is None  # one that never began has nothing to commit
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything of ours before these ends is finished. Any thread may ask."""
         if not self.has_joined or not self._recovery.is_idle:
             return False
-        found = self.progress()
+        found, ends = self.progress(), {**ends, **self._assignment.logs.ends}
         return all(found[place][0] >= end for place, end in ends.items() if place in found)
 
     def progress(self) -> dict[Place, tuple[int, int, list[int]]]:
@@ -193,7 +187,8 @@ class Member:
                 self._membership.subscribe(self._sources)
                 while not self._is_over:
                     self._turn()
-                self._commit_last()
+                while not self._committer.commit_last(time.monotonic()):
+                    self._turn()
             finally:
                 self._assignment.is_leaving = True
                 self._membership.close()
@@ -261,37 +256,11 @@ class Member:
                 self._membership.resume([place])
         for source, retries in self._retries.items():
             if retries.renewed:
-                self._assignment.begin_anew(source)
+                self._assignment.logs.begin_retries(source)
         if not (self._is_paused or self._is_stopping):
             self._let_go_on()
             self._keep_in_bounds()
-        heard = self._assignment.hear_commits()
-        if self._is_over:
-            return  # only the last commit counts now: another one behind it would take its word back that all is clean
-        if not self._lease.is_valid:
-            self._ask_for_lease(heard)
-        elif now - self._committed >= _COMMIT or self._count >= _COMMIT_COUNT:
-            self._commit(now)
-
-    def _ask_for_lease(self, heard: list[Mapping[Place, Committed]]) -> None:
-        """No poll came for longer than a session lasts: ask the group whether the partitions are still ours.
-
-        A commit asks it: the group takes none of one whom it has given up. It says of each partition what is finished
-        by now, as the regular ones do, which wait for the answer.
-        """
-        asked, self._question = self._question, None
-        if not self._offsets.places:
-            self._lease.confirm(self._lease.now())
-        elif asked is not None and any(said is asked[0] for said in heard):
-            self._lease.confirm(asked[1])
-        elif self._membership.is_member:
-            self._offsets.failed(self._offsets.places)  # or nothing would be due that was sent before
-            due, now = self._offsets.due(self._membership.finished), self._lease.now()
-            if self._assignment.commits.commit_soon(due):
-                self._offsets.sent(due)
-                self._question = due, now
-            else:
-                self._question = asked
+        self._committer.tend(now)
 
     def _let_go_on(self) -> None:
         """Read topics again whose stations have worked off half of what they may hold."""
@@ -351,7 +320,7 @@ class Member:
             delivered[topic, partition] = offset + 1
             if not self._may_read_on((topic, partition)):
                 self._membership.pause([(topic, partition)])
-        self._count += len(records)
+        self._committer.count += len(records)
         self._read += len(records)
         for number, station in enumerate(self._stations[topic]):
             # Each handler has records of its own: attempts and decoded values are written into them.
@@ -365,34 +334,3 @@ class Member:
             self._offsets.reached[topic, partition] = limits.get((topic, partition), 0)
         self._membership.pause([(topic, partition) for partition in past])
         return [record for record in records if record.offset < limits.get((topic, record.partition), 0)]
-
-    def _commit(self, now: float) -> None:
-        due = self._offsets.due(self._membership.finished)
-        if due and not self._assignment.commits.commit_soon(due):
-            return  # the last one is still under way; a later one says the same and more
-        self._committed, self._count = now, 0
-        self._offsets.sent(due)
-
-    def _commit_last(self) -> None:
-        """Commit what is finished and see it acknowledged.
-
-        During a rebalance the broker answers no commit on the member's own connection. The rebalance is over when every
-        member has joined again or its session has ended, which takes long when one was killed. So a commit that is not
-        answered soon is sent over another connection too.
-        """
-        began = time.monotonic()
-        apart = began + _APART
-        while not self._assignment.is_expelled:
-            due: dict[Place, Committed] = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
-            self._is_committed = not due
-            now = time.monotonic()
-            if not due or now - began > _LAST_COMMIT:
-                return
-            if now > apart:
-                with suppress(AdminError):  # the commit under way may still be answered
-                    self._assignment.commits.commit_apart(due)
-                    self._assignment.committed(due)
-                apart = time.monotonic() + _APART
-            elif self._assignment.commits.commit_soon(due):
-                self._offsets.sent(due)
-            self._turn()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laneway.lanes import CLEAN, encode_finished, readable_to
+from laneway.lanes import CLEAN, encode_finished, is_clean, readable_to, with_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -34,6 +34,8 @@ class Offsets:
         self._spanned = 0
         self._starts: dict[Place, int] = {}
         self._words: dict[Place, str] = {}
+        self._ids: dict[Place, str] = {}
+        """The ids of their topics: every commit says of which topic it is."""
         self._committed: dict[Place, Committed] = {}
         self._sent: dict[Place, Committed] = {}
         self._stops: dict[Place, int] = {}
@@ -55,12 +57,13 @@ class Offsets:
         """The partitions that are ours."""
         return tuple(self._starts)
 
-    def begin(self, place: Place, start: int, known: Committed | None, word: str = "") -> None:
+    def begin(self, place: Place, start: int, known: Committed | None, word: str = "", *, topic_id: str = "") -> None:
         """A partition is ours, and is read from an offset on; commits that have nothing to tell say *word*."""
         self._starts[place] = self.delivered[place] = start
         self._words[place] = word
         self._stops[place] = start
         self.full.discard(place)
+        self._ids[place] = topic_id
         self.reached.pop(place, None)
         if known is not None:
             self._committed[place] = self._sent[place] = known
@@ -69,13 +72,23 @@ class Offsets:
         """A partition is ours no longer."""
         if place in self._starts:
             self._spanned += self.position(place) - self._starts[place]
-        for kept in (self._starts, self._words, self._committed, self._sent, self._stops, self.delivered, self.reached):
+        for kept in (self._starts, self._words, self._ids, self._committed, self._sent, self._stops):
+            kept.pop(place, None)
+        for kept in (self.delivered, self.reached):
             kept.pop(place, None)
         self.full.discard(place)
 
     def has(self, place: Place) -> bool:
         """Whether a partition is ours."""
         return place in self._starts
+
+    def id_of(self, place: Place) -> str:
+        """The id of the topic whose partition this is; empty when it is not known."""
+        return self._ids.get(place, "")
+
+    def committed(self, place: Place) -> int:
+        """The offset that the broker has, or where the partition was begun."""
+        return self._committed.get(place, (self._starts[place], ""))[0]
 
     def position(self, place: Place) -> int:
         """The offset that is read next, as far as it is known."""
@@ -130,7 +143,8 @@ class Offsets:
                 del earlier[place]
             offset, end, unfinished = _with(found, before)
             text = encode_finished(offset, end, unfinished)
-            said = (offset, text or (CLEAN if last and not unfinished else self._words[place]))
+            text = text or (CLEAN if last and not unfinished else self._words[place])
+            said = (offset, with_topic_id(text, self._ids[place]))
             # The last time it must have arrived, too: nobody is here to send again what is only on its way.
             if said != self._sent.get(place) or (last and said != self._committed.get(place)):
                 changed[place] = said
@@ -143,7 +157,11 @@ class Offsets:
         """
         ours = [place for place in places if place in self._starts]
         known = {place: self._committed.get(place, (self._starts[place], CLEAN)) for place in ours}
-        return {place: (offset, self._words[place]) for place, (offset, text) in known.items() if text == CLEAN}
+        return {
+            place: (offset, with_topic_id(self._words[place], self._ids[place]))
+            for place, (offset, text) in known.items()
+            if is_clean(text)
+        }
 
     def sent(self, offsets: Mapping[Place, Committed]) -> None:
         """These are on their way to the broker."""

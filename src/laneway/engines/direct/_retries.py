@@ -99,6 +99,13 @@ class Retries:
             self._finished |= finished
             self._epoch = epoch
 
+    def restart(self, topic: str, places: list[Place], epoch: int) -> None:
+        """The source was recreated, and is read here: begin these of its partitions at their starts."""
+        self._feeds.restart(topic)
+        with self._lock:
+            ours = [place for place in places if place in self._next]
+        self.own(dict.fromkeys(ours, 0), epoch, {})
+
     def go_on(self, topic: str) -> None:
         """A topic was not made anew after all."""
         with self._lock:

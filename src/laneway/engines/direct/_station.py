@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
 
-__all__ = ["Station", "forgetting", "opening", "releasing"]
+__all__ = ["Station"]
 
 T = TypeVar("T")
 
@@ -93,6 +93,8 @@ class Station:
         self._told = Tally()
         self._asked = time.time()
         self._looked, self._worked = time.monotonic(), 0.0
+        self._opening: dict[int, object] = {}
+        """Partitions that are ours, which the runner does not know yet."""
 
     @property
     def room(self) -> int:
@@ -218,8 +220,32 @@ class Station:
         if not self.route.processes:
             self.order(partial(self.desk.set_lanes, max(1, self.route.lanes) * max(1, partitions)))
 
+    def open(self, partition: int) -> None:
+        """Take records of a partition from now on; what was read of it before counts no more, and at once."""
+        mark = object()
+        self._opening[partition] = mark
+        self.order(lambda: self._opened(partition, mark))
+
+    def _opened(self, partition: int, mark: object) -> None:
+        self.desk.open(partition)
+        self.intake.settled.pop(partition, None)
+        self.intake.table.pop(partition, None)
+        if self._opening.get(partition) is mark:
+            del self._opening[partition]
+
+    def release(self, partition: int) -> None:
+        """Begin nothing more of a partition."""
+        self.order(lambda: self.desk.release(partition))
+
+    def fence(self, partition: int, epoch: int) -> None:
+        """Let nothing count that was read of a partition up to *epoch*, and forget what is known of it."""
+        self.desk.fence(partition, epoch)
+        self.order(lambda: self.desk.forget(partition))
+
     def progress(self, partition: int, start: int) -> tuple[int, list[int]]:
         """Up to where a partition was read, and what is unfinished of it. Any thread may ask."""
+        if partition in self._opening:  # the ledger may still be that of another log
+            return start, []
         found = self.desk.ledger.snapshot(partition)
         if self.route.kind == "columnar":
             end = self.intake.settled.get(partition, start)
@@ -266,18 +292,3 @@ class Station:
             self.intake.settle()
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self._error = error
-
-
-def opening(station: Station, partition: int) -> Callable[[], None]:
-    """An order: the partition is ours."""
-    return lambda: station.desk.open(partition)
-
-
-def releasing(station: Station, partition: int) -> Callable[[], None]:
-    """An order: begin nothing more of the partition."""
-    return lambda: station.desk.release(partition)
-
-
-def forgetting(station: Station, partition: int) -> Callable[[], None]:
-    """An order: drop all that is known of the partition."""
-    return lambda: station.desk.forget(partition)

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laneway.engines._feeds import ABSENT, LOOK, Feeds, patiently
+from laneway.engines._recreated import size_at_start
 from laneway.engines.spark._plan import BatchSize, Share, pack, spread
+from laneway.engines.spark._topic import SourceTopic
 from laneway.engines.spark._worker import routes_of
 from laneway.errors import DataLossError
 from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Place, Range
+from laneway.lanes import with_topic_id
 
 if TYPE_CHECKING:
     from laneway._route import Route
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DRAINED", "PAUSE", "STOP", "WAITED", "Planner"]
 
-Offsets = dict[str, dict[str, int]]
+Offsets = dict[str, dict[str, int | str]]
+"""As Spark keeps them: topic to partition to offset; under ``id`` the id of the source."""
 Places = dict[Place, int]
 
 STOP, DRAINED, PAUSE, WAITED = "stop", "drained", "pause", "waited"
@@ -29,6 +33,8 @@ STOP, DRAINED, PAUSE, WAITED = "stop", "drained", "pause", "waited"
 seconds that the last batch waited for back-offs."""
 
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
+_ID = "id"
+_LOOK_AT_ID = 1.0  # seconds between looks at the source's id while there is nothing to do
 _RENEW = 3600.0  # seconds after which offsets are committed again: Kafka forgets those of an idle partition in a week
 _LAST_COMMIT = 10.0  # seconds for the commit before a stop; without a checkpoint what it misses is read again
 
@@ -46,7 +52,8 @@ class Planner:
         self._group = GroupOffsets(stream.client, stream.app)
         self._feeds = Feeds(stream.feeds, self._admin)
         self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
-        self._committed: Places = {}
+        self._source = SourceTopic(stream, self._admin)
+        self._committed: dict[Place, tuple[int, str]] = {}
         self._renewed = time.monotonic()
         self._running: tuple[Offsets, int, float] | None = None
         self._target: Places | None = None
@@ -71,17 +78,22 @@ class Planner:
 
         Spark asks only when the batch before is in its commit log, so what it asks with may be committed.
         """
-        begin = _as_places(start)
+        begin, topic_id = _as_places(start), self._id_of(start)
         self._completed(start)
         self._notice_renewed(begin)
-        # Not those of a topic that was made anew: they would pass over what is in it.
+        restarted = self._restarted_before_commit(begin, topic_id)
+        if restarted is not None:
+            begin, topic_id = restarted
+        # Not those of a retry topic that was made anew: they would pass over what is in it.
         done = {place: offset for place, offset in begin.items() if place[0] not in self._anew}
-        self._commit(done)
+        self._commit(done, topic_id)
         if self._is_asked_to(STOP):
-            self._commit_for_good(done)
+            self._commit_for_good(done, topic_id)
             (Path(self._stream.control) / DRAINED).touch()
             time.sleep(LOOK)
             return start
+        if restarted is not None:
+            return self._as_offsets(begin, topic_id)
         deadline = time.monotonic() + _WAIT
         while True:
             if self._is_asked_to(PAUSE):
@@ -89,12 +101,16 @@ class Planner:
                 return start
             try:
                 end = self._end_of_next(begin)
+                # The ends may be those of a topic that was recreated a moment ago.
+                if end != begin and (restarted := self._restarted(begin, topic_id)) is not None:
+                    end, topic_id = restarted
+                topic_id = topic_id or self._source.id(at_most=_LOOK_AT_ID)
             except BrokerAbsentError:
                 self._feeds.forget()
                 time.sleep(ABSENT)
                 return start
             if end != begin:
-                return _as_offsets(end)
+                return self._as_offsets(end, topic_id)
             if self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
                 return start
             time.sleep(LOOK)
@@ -102,10 +118,15 @@ class Planner:
     def shares(self, start: Offsets, end: Offsets) -> list[Share]:
         """The tasks of a batch."""
         begin, until = _as_places(start), _as_places(end)
+        topic_id = self._id_of(end)
+        if self._id_of(start) != topic_id:  # from the old topic to the start of the new one: there is nothing between
+            begin |= {place: offset for place, offset in until.items() if place[0] == self._source.name}
+        elif patiently(lambda: self._source.is_other(topic_id, begin, at_most=_LOOK_AT_ID)):
+            return []  # planned by a run that was killed, of a topic that was deleted since
         behind = patiently(lambda: self._behind(begin, until))
         spans = patiently(lambda: self._spans(begin, until))
         self._running = (end, sum(part.length for part in spans), time.monotonic())
-        self._feeds.tend()
+        self._feeds.tend(lambda: self._source.guard(topic_id, begin))
         return [
             share
             for feed in self._stream.feeds
@@ -143,13 +164,19 @@ class Planner:
 
     def _begin(self) -> Offsets:
         found: Places = {}
+        topic_id = self._source.id()
         for feed in self._stream.feeds:
             partitions = self._feeds.numbers(feed)
-            is_late = not feed.step and self._stream.start != "earliest"
-            begin = self._admin.ends if is_late else self._admin.starts
-            known = begin(feed.topic, partitions) | self._group.committed(feed.topic, partitions)
-            found |= {(feed.topic, partition): offset for partition, offset in known.items()}
-        return _as_offsets(found)
+            known = self._group.known([(feed.topic, partition) for partition in partitions])
+            valid = known if feed.step else self._source.valid(known, topic_id)
+            begin = self._admin.starts(feed.topic, partitions)
+            if not feed.step and self._stream.start == "latest" and len(valid) == len(known):
+                size = size_at_start(known.values(), len(partitions))
+                ends = self._admin.ends(feed.topic, [partition for partition in partitions if partition < size])
+                begin |= ends
+            found |= {(feed.topic, partition): offset for partition, offset in begin.items()}
+            found |= {place: offset for place, (offset, _) in valid.items()}
+        return self._as_offsets(found, topic_id)
 
     def _end_of_next(self, begin: Places) -> Places:
         """Where the next batch would end; *begin* itself when nothing waits."""
@@ -205,23 +232,64 @@ class Planner:
         except (OSError, ValueError):
             return 0.0
 
-    def _commit(self, offsets: Places) -> None:
+    def _restarted_before_commit(self, begin: Places, topic_id: str) -> tuple[Places, str] | None:
+        """As `_restarted`, at once if there is something to commit, else about once a second."""
+        is_new = any(self._committed.get(place, (None, ""))[0] != offset for place, offset in begin.items())
+        try:
+            return self._restarted(begin, topic_id, at_most=0.0 if is_new else _LOOK_AT_ID)
+        except BrokerAbsentError:
+            return None  # a commit names its topic: if that was recreated, the next run knows
+
+    def _restarted(self, begin: Places, topic_id: str, at_most: float = 0.0) -> tuple[Places, str] | None:
+        """Where everything begins when the source was deleted and recreated, and its id; None when it is the same."""
+        source = self._source.name
+        if not self._source.is_other(topic_id, begin, at_most=at_most):
+            return None
+        self._feeds.forget()
+        self._feeds.restart(source)
+        partitions = self._admin.partitions(source)
+        others = {place: offset for place, offset in begin.items() if place[0] != source}
+        if self._recovered is not None:  # no run has worked on anything of the new one
+            self._recovered = {place: end for place, end in self._recovered.items() if place[0] != source}
+        if self._target is not None:
+            ends = self._feeds.ends(others)
+            self._target = {place: end for place, end in self._target.items() if place[0] != source}
+            self._target |= {place: end for place, end in ends.items() if place[0] == source}
+        return others | {(source, partition): 0 for partition in partitions}, self._source.id(at_most=_LOOK_AT_ID)
+
+    def _id_of(self, offsets: Offsets) -> str:
+        return str(offsets.get(self._source.name, {}).get(_ID, ""))
+
+    def _as_offsets(self, places: Places, topic_id: str) -> Offsets:
+        offsets: Offsets = {}
+        for (topic, partition), offset in sorted(places.items()):
+            offsets.setdefault(topic, {})[str(partition)] = offset
+        if topic_id and self._source.name in offsets:
+            offsets[self._source.name][_ID] = topic_id
+        return offsets
+
+    def _commit(self, offsets: Places, topic_id: str = "") -> None:
         """Commit what is new, and wait for it: a kill right after must not repeat a batch that is done."""
         if time.monotonic() - self._renewed > _RENEW:
             self._committed, self._renewed = {}, time.monotonic()
-        new = {place: offset for place, offset in offsets.items() if self._committed.get(place) != offset}
+        said = {place: (offset, self._text(place, topic_id)) for place, offset in offsets.items()}
+        new = {place: found for place, found in said.items() if self._committed.get(place) != found}
         try:
             self._group.commit_all(new, wait=True)
         except BrokerAbsentError:
             return  # the next call tries again
         self._committed |= new
 
-    def _commit_for_good(self, offsets: Places) -> None:
+    def _text(self, place: Place, topic_id: str) -> str:
+        return with_topic_id("", topic_id) if place[0] == self._source.name else ""
+
+    def _commit_for_good(self, offsets: Places, topic_id: str) -> None:
         """Commit and see it done; a coordinator that is away is waited for, but not for ever."""
         deadline = time.monotonic() + _LAST_COMMIT
+        said = {place: (offset, self._text(place, topic_id)) for place, offset in offsets.items()}
         while True:
             try:
-                return self._group.commit_all(offsets, wait=True)
+                return self._group.commit_all(said, wait=True)
             except BrokerAbsentError:
                 if time.monotonic() > deadline:
                     return None
@@ -236,15 +304,8 @@ class Planner:
         if known is None:
             # A partition or a retry topic that came after the checkpoint was made; the group may know it.
             return self._group.committed(topic, [partition]).get(partition, self._start(place))
-        if known > ends.get(place, known) and known > self._feeds.logs.get(place, known):
-            if not self._stream.skip_lost:
-                raise DataLossError(
-                    f"{topic}[{partition}] ends at {self._feeds.logs[place]}, before offset {known} which was "
-                    "already read: the topic was deleted and made anew, or its log was cut. To read it from its "
-                    "start set on_data_loss: continue"
-                )
-            return self._start(place)
-        return known
+        is_past = known > ends.get(place, known) and known > self._feeds.logs.get(place, known)
+        return self._start(place) if is_past and self._source.is_past_end(place, known) else known
 
     def _notice_renewed(self, begin: Places) -> None:
         """Tell of retry topics that were deleted, with what waited in them."""
@@ -293,12 +354,10 @@ class Planner:
                     )
 
 
-def _as_offsets(places: Places) -> Offsets:
-    offsets: Offsets = {}
-    for (topic, partition), offset in sorted(places.items()):
-        offsets.setdefault(topic, {})[str(partition)] = offset
-    return offsets
-
-
 def _as_places(offsets: Offsets) -> Places:
-    return {(topic, int(partition)): offset for topic, found in offsets.items() for partition, offset in found.items()}
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, found in offsets.items()
+        for partition, offset in found.items()
+        if partition != _ID
+    }

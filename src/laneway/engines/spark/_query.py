@@ -10,6 +10,7 @@ from laneway.engines.spark._checkpoint import require_writable
 from laneway.engines.spark._notices import Notices
 from laneway.engines.spark._planner import DRAINED, PAUSE, STOP, WAITED
 from laneway.engines.spark._source import source_of
+from laneway.engines.spark._topic import LOSS
 from laneway.errors import CheckpointError, DataLossError, EngineError
 from laneway.instrumentation import Tally
 
@@ -96,7 +97,10 @@ class TopicQuery:
         self._query.stop()
 
     def raise_if_failed(self) -> None:
-        """Raise what ended the query, in our words."""
+        """Raise what ended the query, or must end it now, in our words."""
+        loss = Path(self._stream.control) / LOSS
+        if loss.exists() and not self._is_ending:
+            raise DataLossError(loss.read_text())
         if self._query.isActive or self._is_ending:
             return
         error = self._query.exception()
