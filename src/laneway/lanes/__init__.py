@@ -3,11 +3,13 @@
 from laneway.lanes._finished import CLEAN, MOST, NEW, Finished, began_with, decode_finished, encode_finished
 from laneway.lanes._ledger import Ledger
 from laneway.lanes._scheduler import KeyQueue, Scheduler, Turn
+from laneway.lanes._words import UNDER_WAY, moved_on, since_of, under_way
 
 __all__ = [
     "CLEAN",
     "MOST",
     "NEW",
+    "UNDER_WAY",
     "Finished",
     "KeyQueue",
     "Ledger",
@@ -16,4 +18,7 @@ __all__ = [
     "began_with",
     "decode_finished",
     "encode_finished",
+    "moved_on",
+    "since_of",
+    "under_way",
 ]

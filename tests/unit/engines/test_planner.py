@@ -16,9 +16,13 @@ class Group:
 
     def __init__(self, *_):
         self.commits = []
+        self.found = {}
 
     def commit_all(self, offsets, *, wait):
         self.commits.append(dict(offsets))
+
+    def known(self, places):
+        return self.found
 
 
 def charge(record):
@@ -42,10 +46,45 @@ def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypat
     places = {("orders", 0): 5, ("orders", 1): 7}
     planner._commit(places)
     planner._commit(places)
-    assert planner._group.commits == [places, {}]
+    said = {place: (at, f"L1u@{planner._began}") for place, at in places.items()}
+    assert planner._group.commits == [said, {}]
     monkeypatch.setattr(_planner, "_RENEW", -1.0)
     planner._commit(places)
-    assert planner._group.commits[-1] == places
+    assert planner._group.commits[-1] == said
+
+
+NOW = 10**13
+PLACE = ("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_of_group", "since"),
+    [
+        ({}, True, NOW),  # a new group
+        ({PLACE: (5, "L1c")}, True, NOW),  # ended well
+        ({PLACE: (5, "")}, True, NOW),  # reset, or committed by another tool
+        ({PLACE: (5, "L1u@77")}, True, 77),  # killed
+        ({PLACE: (5, "L1rAQ@77")}, True, 77),  # killed on the direct engine
+        ({PLACE: (5, "L1rAQ")}, True, 0),  # the same, of a version that wrote no time
+        ({PLACE: (5, "")}, False, NOW),  # a checkpoint, and a reset to where it stands
+        ({PLACE: (3, "L1u@77")}, False, 77),  # killed between the checkpoint and the group's offset
+        ({PLACE: (3, "")}, False, 0),  # a checkpoint counts, whatever the group says
+        ({}, False, 0),
+    ],
+)
+def test_since_when_copies_count(planner, found, is_of_group, since):
+    """A killed run's do; where there is no word of laneway's, somebody has ordered that everything runs."""
+    planner._group.found, planner._is_of_group, planner._began = found, is_of_group, NOW
+    planner._learn_since({PLACE: 5})
+    assert planner._since == {PLACE: since}
+    planner._commit({PLACE: 6})
+    assert planner._group.commits == [{PLACE: (6, f"L1u@{since}")}]
+
+
+def test_the_last_commit_says_that_nothing_is_under_way(planner):
+    """So that the next run need not look for copies."""
+    planner._commit_for_good({PLACE: 6})
+    assert planner._group.commits == [{PLACE: (6, "L1c")}]
 
 
 def test_waiting_for_a_back_off_is_no_pace(planner, tmp_path):

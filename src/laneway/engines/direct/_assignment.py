@@ -7,10 +7,11 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway.engines.direct._offsets import word_at
 from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
-from laneway.lanes import CLEAN, NEW, began_with, decode_finished
+from laneway.lanes import CLEAN, NEW, UNDER_WAY, began_with, decode_finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -227,7 +228,7 @@ class Assignment:
         for station in self._stations[topic]:
             station.desk.fence(partition, self.membership.epoch)
             station.order(_opening(station, partition))
-        self._offsets.begin(place, start, None)
+        self._offsets.begin(place, start, None, word_at(None))
         self.membership.finished.pop(place, None)
         self.membership.epoch += 1
 
@@ -309,8 +310,8 @@ class Assignment:
             places = self._with_retries([(source, partition)])
             for place in places:
                 found = known.get(place)
-                word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else ""
-                self._offsets.begin(place, starts[place], found, word)
+                word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else UNDER_WAY
+                self._offsets.begin(place, starts[place], found, word_at(found, word))
                 finished = None if found is None else decode_finished(*found)
                 # One that tells of more than there is speaks of another log; what is written next would be passed over.
                 if finished is not None and finished.end <= self._bounds(place)[1]:
@@ -319,7 +320,7 @@ class Assignment:
                     station.order(_opening(station, partition))
             if not all(known.get(place, (0, CLEAN))[1] == CLEAN for place in places):
                 unclean.append(partition)
-        held = self._recovery.begin(source, partitions, starts, unclean=unclean)
+        held = self._recovery.begin(source, partitions, self._offsets.with_times(starts), unclean=unclean)
         is_delayed = source in self._retries and source in self._retries[source].topics
         self.membership.paused.update((source, partition) for partition in (partitions if is_delayed else held))
         self._new += [(source, partition) for partition in partitions]
@@ -332,9 +333,8 @@ class Assignment:
         marks = self._offsets.marks(self._with_retries(places))
         self.commit_now(marks, max(self._deadline, time.monotonic() + _ANSWER))
         waiting = self._recovery.places
-        for place in places:
-            if place not in waiting:
-                self.own_retries(*place)
+        for place in [place for place in places if place not in waiting]:
+            self.own_retries(*place)
 
     def own_retries(self, source: str, partition: int) -> None:
         """Let the retry topics of a partition be read."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from laneway.lanes import CLEAN, MOST, encode_finished
+from laneway.lanes import CLEAN, MOST, UNDER_WAY, encode_finished, since_of, under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from laneway.kafka import Committed, Place
     from laneway.lanes import Finished
 
-__all__ = ["Offsets"]
+__all__ = ["Offsets", "word_at"]
 
 _FULL = MOST * 3 // 4  # characters of metadata from which on a partition is not read further
 
@@ -54,7 +55,7 @@ class Offsets:
         return tuple(self._starts)
 
     def begin(self, place: Place, start: int, known: Committed | None, word: str = "") -> None:
-        """A partition is ours, and is read from an offset on; commits that have nothing to tell say *word*."""
+        """A partition is ours, and is read from an offset on; commits that have nothing else to tell say *word*."""
         self._starts[place] = self.delivered[place] = start
         self._words[place] = word
         self.reached.pop(place, None)
@@ -68,6 +69,10 @@ class Offsets:
         for kept in (self._starts, self._words, self._committed, self._sent, self.delivered, self.reached):
             kept.pop(place, None)
         self.full.discard(place)
+
+    def with_times(self, starts: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
+        """Beside the offset of each partition that is ours from when on copies count, milliseconds since the epoch."""
+        return {place: (at, since_of(self._words[place]) or 0) for place, at in starts.items() if place in self._words}
 
     def has(self, place: Place) -> bool:
         """Whether a partition is ours."""
@@ -115,6 +120,8 @@ class Offsets:
                 self.full.add(place)
             else:
                 self.full.discard(place)
+            # What stands behind the word, since when work may be under way, stands behind the map as well.
+            text = text and text + self._words[place][len(self._words[place].partition("@")[0]) :]
             said = (offset, text or (CLEAN if last and not unfinished else self._words[place]))
             # The last time it must have arrived, too: nobody is here to send again what is only on its way.
             if said != self._sent.get(place) or (last and said != self._committed.get(place)):
@@ -124,11 +131,14 @@ class Offsets:
     def marks(self, places: Iterable[Place]) -> dict[Place, Committed]:
         """What is to be committed before records of these run: that something may be under way from now on.
 
-        Also where nothing was committed ever: whoever is killed before his first commit may have left copies.
+        Also where nothing was committed ever: whoever is killed before his first commit may have left copies. And
+        where somebody has reset the group: what is copied from now on is told from what was copied before by the time.
         """
         ours = [place for place in places if place in self._starts]
         known = {place: self._committed.get(place, (self._starts[place], CLEAN)) for place in ours}
-        return {place: (offset, self._words[place]) for place, (offset, text) in known.items() if text == CLEAN}
+        return {
+            place: (offset, self._words[place]) for place, (offset, text) in known.items() if since_of(text) is None
+        }
 
     def sent(self, offsets: Mapping[Place, Committed]) -> None:
         """These are on their way to the broker."""
@@ -146,3 +156,13 @@ class Offsets:
         """These did not get there, and are to be sent again."""
         for place in offsets:
             self._sent.pop(place, None)
+
+
+def word_at(found: Committed | None, word: str = UNDER_WAY) -> str:
+    """What the commits of an owner that begins now say, beside what is finished.
+
+    Args:
+        found: the commit that it begins at.
+        word: what is to be said.
+    """
+    return under_way("" if found is None else found[1], int(time.time() * 1000), word)

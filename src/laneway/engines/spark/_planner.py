@@ -13,6 +13,7 @@ from laneway.engines.spark._plan import BatchSize, Share, pack, spread
 from laneway.engines.spark._worker import routes_of
 from laneway.errors import DataLossError
 from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Place, Range
+from laneway.lanes import CLEAN, since_of, under_way
 
 if TYPE_CHECKING:
     from laneway._route import Route
@@ -47,6 +48,11 @@ class Planner:
         self._feeds = Feeds(stream.feeds, self._admin)
         self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
         self._committed: Places = {}
+        self._since: Places | None = None
+        """From when on copies of what is read of each partition count; None until the group was asked for it."""
+        self._began = int(time.time() * 1000)
+        self._is_of_group = False
+        """Whether it begins at the group's offsets, and not where a checkpoint says."""
         self._renewed = time.monotonic()
         self._running: tuple[Offsets, int, float] | None = None
         self._target: Places | None = None
@@ -57,6 +63,7 @@ class Planner:
 
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins: the group's offsets, else the start policy."""
+        self._is_of_group = True
         return patiently(self._begin)
 
     def freeze(self) -> None:
@@ -76,6 +83,11 @@ class Planner:
         self._notice_renewed(begin)
         # Not those of a topic that was made anew: they would pass over what is in it.
         done = {place: offset for place, offset in begin.items() if place[0] not in self._anew}
+        if self._since is None:
+            self._learn_since(begin)
+            # Before anything is copied: without its word the copies of a killed run are not known as such.
+            patiently(lambda: self._group.commit_all(self._said(done), wait=True))
+            self._committed |= done
         self._commit(done)
         if self._is_asked_to(STOP):
             self._commit_for_good(done)
@@ -95,12 +107,16 @@ class Planner:
                 return start
             if end != begin:
                 return _as_offsets(end)
+            if self._target is not None:
+                self._commit_for_good(done)
             if self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
                 return start
             time.sleep(LOOK)
 
     def shares(self, start: Offsets, end: Offsets) -> list[Share]:
         """The tasks of a batch."""
+        if self._since is None:
+            self._learn_since(_as_places(start))
         begin, until = _as_places(start), _as_places(end)
         behind = patiently(lambda: self._behind(begin, until))
         spans = patiently(lambda: self._spans(begin, until))
@@ -121,7 +137,10 @@ class Planner:
         own = [other for other in self._stream.feeds if route.name in other.routes]
         ends = self._feeds.logs
         topics = {other.topic for other in own}
-        since = tuple((*place, offset) for place, offset in behind.items() if place[0] in topics)
+        times = self._since or {}
+        since = tuple(
+            (*place, offset, times.get(place, self._began)) for place, offset in behind.items() if place[0] in topics
+        )
         return [
             replace(
                 share,
@@ -150,6 +169,25 @@ class Planner:
             known = begin(feed.topic, partitions) | self._group.committed(feed.topic, partitions)
             found |= {(feed.topic, partition): offset for partition, offset in known.items()}
         return _as_offsets(found)
+
+    def _learn_since(self, begin: Places) -> None:
+        """Find out whether a killed run was at work on what is read next.
+
+        Where it begins somewhere else than the group does, a checkpoint says where, and that is always laneway's doing:
+        its batch may have been under way. Where the group's offset has no word of laneway's, somebody has reset it.
+        """
+        known = patiently(lambda: self._group.known(begin))
+        self._since = {}
+        for place, offset in begin.items():
+            at, text = known.get(place, (None, ""))
+            is_of_group = at == offset or (at is None and self._is_of_group)
+            word = text if is_of_group or since_of(text) is not None else under_way("", 0)
+            self._since[place] = since_of(under_way(word, self._began)) or 0
+
+    def _said(self, offsets: Places) -> dict[Place, tuple[int, str]]:
+        """What is committed while something may be under way."""
+        times = self._since or {}
+        return {place: (at, under_way("", times.get(place, self._began))) for place, at in offsets.items()}
 
     def _end_of_next(self, begin: Places) -> Places:
         """Where the next batch would end; *begin* itself when nothing waits."""
@@ -211,17 +249,17 @@ class Planner:
             self._committed, self._renewed = {}, time.monotonic()
         new = {place: offset for place, offset in offsets.items() if self._committed.get(place) != offset}
         try:
-            self._group.commit_all(new, wait=True)
+            self._group.commit_all(self._said(new), wait=True)
         except BrokerAbsentError:
             return  # the next call tries again
         self._committed |= new
 
     def _commit_for_good(self, offsets: Places) -> None:
-        """Commit and see it done; a coordinator that is away is waited for, but not for ever."""
+        """Commit that nothing is under way, and see it done; a coordinator that is away is not waited for for ever."""
         deadline = time.monotonic() + _LAST_COMMIT
         while True:
             try:
-                return self._group.commit_all(offsets, wait=True)
+                return self._group.commit_all({place: (at, CLEAN) for place, at in offsets.items()}, wait=True)
             except BrokerAbsentError:
                 if time.monotonic() > deadline:
                     return None
