@@ -54,8 +54,9 @@ class Portion(Protocol):
 
     @property
     def since(self) -> Sequence[tuple[str, int, int, int]]:
-        """Of the source and its retry topics: topic, partition, offset up to which everything is finished, and the time
-        from when on copies of what is read there count, in milliseconds since the epoch.
+        """Topic, partition, offset up to which everything is finished, and the time from when on copies count.
+
+        Of the source and its retry topics; the time is in milliseconds since the epoch.
         """
         ...
 
@@ -136,7 +137,7 @@ def _newly_parked(clients: Clients, route: Route, share: Portion) -> Iterator[li
     """Copies on the error topic that come from records which are not finished yet: the newest ones.
 
     Batches run one after the other, so in each partition they lie behind those of finished records, and behind those
-    that were made before the position that is read from. Each is read from its end backwards until one of these is seen.
+    that were made before the position that is read from. Each is read from its end backwards until one of them is seen.
     """
     topic, since = route.error_topic_of(clients.app), {(name, part): rest for name, part, *rest in share.since}
 

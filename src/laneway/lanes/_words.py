@@ -1,9 +1,9 @@
 """The word in the metadata of every commit: whether work may be under way from its offset on, and since when.
 
 ``L1u`` says that it may be, `CLEAN` that it is not. The map of finished offsets and the word of a new group say that it
-may be, too. Behind all but `CLEAN` stands ``@`` and a time, milliseconds since the epoch: copies that were made before it
-have nothing to do with what is under way. An offset without any of these words was not committed by laneway: somebody
-has reset the group, and everything behind it is to run.
+may be, too. Behind all but `CLEAN` stands ``@`` and a time, milliseconds since the epoch: copies that were made before
+that have nothing to do with what is under way. An offset without any of these words was not committed by laneway:
+somebody has reset the group, and everything behind it is to run.
 """
 
 from __future__ import annotations

@@ -4,11 +4,14 @@ from laneway.retry._breaker import Breaker, is_failure
 from laneway.retry._due import DueEnds
 from laneway.retry._envelope import (
     ERROR_HEADERS,
+    OVERSIZE,
     Failure,
+    Oversize,
     Reduction,
     deferred_headers,
     errors_of,
     origin_of,
+    own_size,
     parked_at,
     parked_headers,
     read_from,
@@ -24,6 +27,7 @@ from laneway.retry._styles import STYLES, Style
 __all__ = [
     "ERROR_HEADERS",
     "ERROR_PATTERN",
+    "OVERSIZE",
     "RETRY_PATTERN",
     "STYLES",
     "Breaker",
@@ -31,6 +35,7 @@ __all__ = [
     "DueEnds",
     "Failure",
     "Mode",
+    "Oversize",
     "Park",
     "Reduction",
     "Rerun",
@@ -45,6 +50,7 @@ __all__ = [
     "is_new",
     "judge",
     "origin_of",
+    "own_size",
     "parked_at",
     "parked_headers",
     "read_from",

@@ -45,7 +45,7 @@ class Planner:
         self._routes = routes_of(stream)
         self._admin = Admin(stream.client)
         self._group = GroupOffsets(stream.client, stream.app)
-        self._feeds = Feeds(stream.feeds, self._admin)
+        self._feeds = Feeds(stream.feeds, self._admin, may_create=stream.may_create)
         self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
         self._committed: Places = {}
         self._since: Places | None = None
