@@ -167,7 +167,10 @@ class Outbox:
         if not self.pending:
             self.late = ()
             return
-        if now - self._aged >= _GENERATION or self._generations[-1].began is None:
+        newest = self._generations[-1]
+        if newest.began is None and newest.letters:
+            newest.began = now
+        if now - self._aged >= _GENERATION:
             self._aged = now
             self._look_for_late(now)
         if self._collected:
@@ -290,11 +293,8 @@ class Outbox:
         while len(generations) > 1 and not generations[0].letters:
             generations.popleft()
         newest = generations[-1]
-        if newest.letters:
-            if newest.began is None:
-                newest.began = now
-            elif now - newest.began >= _GENERATION:
-                generations.append(_Generation())
+        if newest.began is not None and now - newest.began >= _GENERATION:
+            generations.append(_Generation())
         found: dict[str, tuple[int, float]] = {}
         for generation in generations:
             if generation.began is None or now - generation.began < _ASK:
