@@ -59,6 +59,11 @@ class _Generation:
         """When it was first looked at."""
         self.letters: set[Letter] = set()
 
+    def seen(self, now: float) -> None:
+        """Its letters were posted since the last tick."""
+        if self.began is None and self.letters:
+            self.began = now
+
 
 class Letter(ABC):
     """One message until its fate is known."""
@@ -167,9 +172,7 @@ class Outbox:
         if not self.pending:
             self.late = ()
             return
-        newest = self._generations[-1]
-        if newest.began is None and newest.letters:
-            newest.began = now
+        self._generations[-1].seen(now)
         if now - self._aged >= _GENERATION:
             self._aged = now
             self._look_for_late(now)
