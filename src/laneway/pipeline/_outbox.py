@@ -142,6 +142,7 @@ class Outbox:
         """Called when every answer of a tick was acted upon."""
         self._generations: deque[_Generation] = deque([_Generation()])
         self._aged = 0.0
+        self._said_late = -_NOTICE_EVERY
         self.late: tuple[Late, ...] = ()
         """What has waited for more than five seconds, by topic; looked at once a second. Any thread may ask."""
         self.diagnose: Callable[[str], str] = lambda _topic: ""
@@ -307,8 +308,8 @@ class Outbox:
                 found[letter.posted[0]] = (number + 1, since)
         told = [Late(topic, *what, self.diagnose(topic)) for topic, what in found.items()]
         self.late = tuple(late for late in told if now - late.since >= _OVERDUE)
-        if self.late and self._notice is not None and now - self._noticed >= _NOTICE_EVERY:
-            self._noticed = now
+        if self.late and self._notice is not None and now - self._said_late >= _NOTICE_EVERY:
+            self._said_late = now
             self._notice("; ".join(f"{late.words(now)}; the records wait" for late in self.late))
 
     def _gone(self, letter: Letter) -> None:
