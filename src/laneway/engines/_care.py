@@ -22,7 +22,7 @@ _FORGET = 60.0  # seconds for which what was found is believed
 
 
 class Care:
-    """Looks at topics on threads of its own, since whoever asks must not wait. Any thread may ask.
+    """Looks at topics on threads of its own, so that the caller does not wait. Any thread may call it.
 
     Error topics are created again here. Retry topics are not: `Feeds` does that, which also tells what is lost.
 
@@ -45,7 +45,7 @@ class Care:
         now = time.monotonic()
         with self._lock:
             if now - self._asked.get(topic, -_AGAIN) >= _AGAIN:
-                self._asked[topic] = now + _FORGET  # nobody else asks before the answer is here
+                self._asked[topic] = now + _FORGET  # not again before the answer is here
                 threading.Thread(target=self._look, args=(topic,), name="laneway-care", daemon=True).start()
             seen, words = self._found.get(topic, (now, ""))
         return words if now - seen < _FORGET else ""

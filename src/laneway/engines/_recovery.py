@@ -91,8 +91,8 @@ class FreshSource:
 def recollect(clients: Clients, route: Route, share: Portion, *, is_repeated: bool) -> tuple[Backlog, Copied]:
     """Read what waits on higher steps, and what a killed run has parked.
 
-    Only copies that are no older than the position count. After a reset it begins anew, so earlier copies of the same
-    records are no reason to leave them out.
+    Only copies that are no older than the position count. After a reset the position is new, and earlier copies of the
+    same records are no reason to leave them out.
 
     Args:
         clients: to read with.

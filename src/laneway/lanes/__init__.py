@@ -2,8 +2,8 @@
 
 from laneway.lanes._finished import CLEAN, MOST, NEW, Finished, began_with, decode_finished, encode_finished
 from laneway.lanes._ledger import Ledger
+from laneway.lanes._markers import UNDER_WAY, moved_on, since_of, under_way
 from laneway.lanes._scheduler import KeyQueue, Scheduler, Turn
-from laneway.lanes._words import UNDER_WAY, moved_on, since_of, under_way
 
 __all__ = [
     "CLEAN",

@@ -4,7 +4,7 @@ The format, version 1: ``L1`` and a letter, then base64 without padding. ``c`` a
 was read is finished, and nothing was under way. ``r``: lengths of runs as varints, unfinished and finished by turns,
 beginning at the committed offset. ``b``: a bitmap from the committed offset on, lowest bit first, 1 for finished.
 ``n`` and a number in digits: the group is new, and the topic had so many partitions when it began to read it.
-What stands behind an ``@`` is `laneway.lanes._words`' to say.
+An ``@`` and a time may follow, see `laneway.lanes._markers`.
 Whatever begins differently was not written by laneway and says nothing.
 """
 

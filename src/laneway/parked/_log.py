@@ -113,7 +113,7 @@ class ErrorLog:
     def commit(self, partition: int, offset: int) -> None:
         """Everything before *offset* has been dealt with; returns when the brokers know it."""
         try:
-            # Not the offset alone: without a word it would look like a reset.
+            # With its marker: an offset alone looks like a reset.
             place = (self.topic.name, partition)
             at, text = self._offsets.known([place]).get(place, (None, ""))
             self._offsets.commit_all({place: (offset, text if at == offset else moved_on(text))}, wait=True)

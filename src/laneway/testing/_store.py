@@ -147,12 +147,12 @@ class Store:
         self.clock.move_to(self.clock.monotonic() + 0.001)  # what was copied before it is older
 
     def commit_word(self, group: str, topic: str, partition: int, offset: int, since: int | None) -> None:
-        """Commit as an app does: with the time since when work may be under way, None when none is."""
+        """Commit as an app does: with the time since when work may be under way, or None when none is."""
         self._committed[group, topic, partition] = offset
         self._since[group, topic, partition] = since
 
     def since(self, group: str, topic: str, partition: int) -> int | None:
-        """Since when work may be under way; None when none is, or when somebody has reset the group."""
+        """Since when work may be under way; None when none is, or after a reset."""
         return self._since.get((group, topic, partition))
 
     def _append(self, topic: str, *fields: Any) -> Record[Any]:

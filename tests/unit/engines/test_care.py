@@ -92,7 +92,7 @@ def test_what_may_not_be_created_is_said():
     assert set(cluster.topics) == {SOURCE}
 
 
-def test_whoever_asks_does_not_wait():
+def test_the_caller_does_not_wait():
     """Brokers may take long to answer; meanwhile nothing is known, and they are asked once."""
     cluster, gate, questions = Cluster(SOURCE), threading.Event(), []
 

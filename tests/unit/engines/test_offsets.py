@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from laneway.engines.direct._offsets import Offsets, word_at
+from laneway.engines.direct._offsets import Offsets, marker_at
 from laneway.kafka import Membership
 from laneway.lanes import CLEAN, NEW, Finished, Ledger, decode_finished, encode_finished, since_of
 
@@ -225,9 +225,9 @@ def test_before_the_first_record_it_says_that_somebody_is_at_work():
 
 
 @pytest.mark.parametrize("text", ["", "by another tool", "L1"])
-def test_after_a_reset_the_commit_says_since_when_somebody_is_at_work(text):
+def test_after_a_reset_the_commit_says_since_when_work_is_under_way(text):
     """A reset clears the metadata, and others write their own: what was copied before does not count any more."""
-    word = word_at((7, text))
+    word = marker_at((7, text))
     books = Books(start=7)
     books.offsets.begin(PLACE, 7, (7, text), word)
 
@@ -238,7 +238,7 @@ def test_after_a_reset_the_commit_says_since_when_somebody_is_at_work(text):
 
 def test_the_time_of_a_killed_owner_is_kept_and_stands_behind_its_map():
     """Until the end is clean: what it had copied may be of records that are not committed yet."""
-    word = word_at((7, "L1u@1000"))
+    word = marker_at((7, "L1u@1000"))
     assert word == "L1u@1000"
     books = Books()
     books.offsets.begin(PLACE, 7, (7, "L1u@1000"), word)

@@ -73,7 +73,7 @@ PLACE = ("orders", 0)
     ],
 )
 def test_since_when_copies_count(planner, found, is_of_group, since):
-    """A killed run's do; where there is no word of laneway's, somebody has ordered that everything runs."""
+    """Those of a killed run do. Without laneway's marker the offset is a reset, and none do."""
     planner._group.found, planner._is_of_group, planner._began = found, is_of_group, NOW
     planner._learn_since({PLACE: 5})
     assert planner._since == {PLACE: since}

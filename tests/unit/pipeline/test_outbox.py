@@ -204,7 +204,7 @@ def test_a_message_that_is_too_large_does_not_spoil_its_neighbours():
 
 
 def note(topic):
-    """A letter that nobody wants to hear of."""
+    """A letter whose end has no effect."""
     return Told((topic, *POSTED[1:]), lambda: None, lambda letter, error: False)
 
 

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from laneway.engines.direct._offsets import word_at
+from laneway.engines.direct._offsets import marker_at
 from laneway.errors import DataLossError
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
@@ -228,7 +228,7 @@ class Assignment:
         for station in self._stations[topic]:
             station.desk.fence(partition, self.membership.epoch)
             station.order(_opening(station, partition))
-        self._offsets.begin(place, start, None, word_at(None))
+        self._offsets.begin(place, start, None, marker_at(None))
         self.membership.finished.pop(place, None)
         self.membership.epoch += 1
 
@@ -311,7 +311,7 @@ class Assignment:
             for place in places:
                 found = known.get(place)
                 word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else UNDER_WAY
-                self._offsets.begin(place, starts[place], found, word_at(found, word))
+                self._offsets.begin(place, starts[place], found, marker_at(found, word))
                 finished = None if found is None else decode_finished(*found)
                 # One that tells of more than there is speaks of another log; what is written next would be passed over.
                 if finished is not None and finished.end <= self._bounds(place)[1]:

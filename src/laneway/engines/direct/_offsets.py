@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from laneway.kafka import Committed, Place
     from laneway.lanes import Finished
 
-__all__ = ["Offsets", "word_at"]
+__all__ = ["Offsets", "marker_at"]
 
 _FULL = MOST * 3 // 4  # characters of metadata from which on a partition is not read further
 
@@ -120,7 +120,7 @@ class Offsets:
                 self.full.add(place)
             else:
                 self.full.discard(place)
-            # What stands behind the word, since when work may be under way, stands behind the map as well.
+            # The time of the marker stands behind the map, too.
             text = text and text + self._words[place][len(self._words[place].partition("@")[0]) :]
             said = (offset, text or (CLEAN if last and not unfinished else self._words[place]))
             # The last time it must have arrived, too: nobody is here to send again what is only on its way.
@@ -131,8 +131,8 @@ class Offsets:
     def marks(self, places: Iterable[Place]) -> dict[Place, Committed]:
         """What is to be committed before records of these run: that something may be under way from now on.
 
-        Also where nothing was committed ever: whoever is killed before his first commit may have left copies. And
-        where somebody has reset the group: what is copied from now on is told from what was copied before by the time.
+        Also where nothing was committed yet: an owner that is killed before its first commit may have left copies. And
+        after a reset: the time tells copies that are made from now on from those that were made before.
         """
         ours = [place for place in places if place in self._starts]
         known = {place: self._committed.get(place, (self._starts[place], CLEAN)) for place in ours}
@@ -158,11 +158,11 @@ class Offsets:
             self._sent.pop(place, None)
 
 
-def word_at(found: Committed | None, word: str = UNDER_WAY) -> str:
-    """What the commits of an owner that begins now say, beside what is finished.
+def marker_at(found: Committed | None, word: str = UNDER_WAY) -> str:
+    """The marker that the commits of an owner carry which begins now.
 
     Args:
         found: the commit that it begins at.
-        word: what is to be said.
+        word: what stands before the time.
     """
     return under_way("" if found is None else found[1], int(time.time() * 1000), word)

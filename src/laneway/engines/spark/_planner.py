@@ -85,7 +85,7 @@ class Planner:
         done = {place: offset for place, offset in begin.items() if place[0] not in self._anew}
         if self._since is None:
             self._learn_since(begin)
-            # Before anything is copied: without its word the copies of a killed run are not known as such.
+            # Before anything is copied: without the marker the copies of a killed run are not recognised.
             patiently(lambda: self._group.commit_all(self._said(done), wait=True))
             self._committed |= done
         self._commit(done)
@@ -171,10 +171,10 @@ class Planner:
         return _as_offsets(found)
 
     def _learn_since(self, begin: Places) -> None:
-        """Find out whether a killed run was at work on what is read next.
+        """Find out whether a killed run may have worked on what is read next.
 
-        Where it begins somewhere else than the group does, a checkpoint says where, and that is always laneway's doing:
-        its batch may have been under way. Where the group's offset has no word of laneway's, somebody has reset it.
+        A position that differs from the group's comes from a checkpoint, so it is laneway's own, and its batch may have
+        been under way. An offset of the group without laneway's marker was set by a reset.
         """
         known = patiently(lambda: self._group.known(begin))
         self._since = {}

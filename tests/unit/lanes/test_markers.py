@@ -1,4 +1,4 @@
-"""The word of a commit: who may have been at work behind it, and since when."""
+"""The marker of a commit: whether work may be under way behind it, and since when."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAP = encode_finished(7, 20, [7, 9])
     ],
 )
 def test_what_a_commit_says(text, since):
-    """Only laneway's own words say that work may be under way."""
+    """Only laneway's own markers say that work may be under way."""
     assert since_of(text) == since
 
 
