@@ -12,7 +12,7 @@ from laneway._route import Buffer, Order, OrderBy, Route, checked
 from laneway._substitutes import Substitutes
 from laneway._units import Duration, as_duration
 from laneway.errors import DeclarationError
-from laneway.retry import ERROR_PATTERN, RETRY_PATTERN, STYLES, Breaker, Retry, Style
+from laneway.retry import ERROR_PATTERN, RETRY_PATTERN, STYLES, Breaker, Oversize, Retry, Style
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -38,6 +38,8 @@ class App(Substitutes):
         retry_topic: pattern of the retry topics' names, with ``{step}`` too.
         error_headers: whose header names parked copies carry besides laneway's own: ``spring`` for tools of Spring
             Kafka, ``connect`` for those of Kafka Connect.
+        oversize: what becomes of a copy that does not fit on the error topic: ``wait`` until it does, with its key, or
+            go as a ``reference``, without the value.
         errors: when parked records are taken up again; only by hand by default.
 
     Example:
@@ -55,6 +57,7 @@ class App(Substitutes):
         error_topic: str = ERROR_PATTERN,
         retry_topic: str = RETRY_PATTERN,
         error_headers: Style = "laneway",
+        oversize: Oversize = "wait",
         errors: ErrorConsumer | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
@@ -72,6 +75,7 @@ class App(Substitutes):
             "error_topic": error_topic,
             "retry_topic": retry_topic,
             "error_headers": error_headers,
+            "oversize": oversize,
         }
         self.engine: Callable[[], Any] | None = None
         """Gives the direct engine that runs it in this process, while one does."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from laneway._interception import Interceptors
 from laneway._units import Size, as_size
 from laneway.errors import DeclarationError
-from laneway.retry import ERROR_PATTERN, RETRY_PATTERN, Breaker, Rerun, Retry, Style, topic_name
+from laneway.retry import ERROR_PATTERN, OVERSIZE, RETRY_PATTERN, Breaker, Oversize, Rerun, Retry, Style, topic_name
 
 if TYPE_CHECKING:
     from laneway._grouping import Grouping
@@ -78,6 +78,8 @@ class Route:
     source: str = ""
     """The topic whose records climb the ladder; empty when it is the one that is read."""
     error_headers: Style = "laneway"
+    oversize: Oversize = "wait"
+    """What becomes of a copy that does not fit on the error topic."""
     step_functions: Mapping[int, Callable[..., Any]] = field(default_factory=dict)
     """Functions that stand in for the handler on some steps."""
     error_function: Callable[..., Any] | None = None
@@ -173,6 +175,8 @@ def checked(route: Route) -> Route:
         raise DeclarationError(f"{where}: lanes={route.lanes}; lanes is 0 or more (0 and 1: one record at a time)")
     if route.size < 1:
         raise DeclarationError(f"{where}: size={route.size}; a batch holds at least 1 record")
+    if route.oversize not in OVERSIZE:
+        raise DeclarationError(f"{where}: oversize={route.oversize!r}; use {', '.join(map(repr, OVERSIZE))}")
     if route.order not in ("key", "partition", "none"):
         raise DeclarationError(f"{where}: order={route.order!r}; use 'key', 'partition' or 'none'")
     if route.kind == "columnar" and route.is_async:

@@ -146,7 +146,8 @@ def cpu_share(run: LanewayRun, seconds: float) -> float:
 
 def told(run: LanewayRun) -> str:
     """The one line that says why a run ended; there is no traceback beside it."""
-    lines = [line for line in run.output.splitlines() if line.startswith("laneway: ")]
+    said = [line for line in run.output.splitlines() if line.startswith("laneway: ")]
+    lines = [line for line in said if not line.startswith("laneway: created topic ")]
     assert len(lines) == 1, run.output
     assert "Traceback" not in run.output
     return lines[0]

@@ -161,7 +161,7 @@ class ErrorScene:
     def commit(self, offsets: dict[int, int]) -> None:
         """Set offsets of the group."""
         group = GroupOffsets(self.options, self.group)
-        group.commit(self.error_topic, offsets, wait=True)
+        group.commit_all({(self.error_topic, part): (at, "") for part, at in offsets.items()}, wait=True)
         group.close()
 
     def ends(self, topic: str) -> dict[int, int]:

@@ -79,7 +79,7 @@ def _changes(route: Route, found: Any) -> dict[str, Any]:
     }
     changes = {
         name: given[name]
-        for name in ("lanes", "timeout", "size", "within", "order", "strict", "error_topic", "processes")
+        for name in ("lanes", "timeout", "size", "within", "order", "strict", "error_topic", "oversize", "processes")
         if name in given
     }
     if _RETRY_FIELDS & set(given):

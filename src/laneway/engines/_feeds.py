@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from laneway.engines._topics import KEEP
+from laneway.engines._topics import create_beside, say
 from laneway.errors import AdminError
 from laneway.kafka import BrokerAbsentError
 from laneway.retry import DueEnds
@@ -29,15 +29,24 @@ ABSENT = 1.0
 
 _REFRESH = 5.0  # seconds between looks for new partitions
 _TEND = 1.0  # seconds between looks at the retry topics while a batch runs: its copies may be waiting for one
+_SAY = 30.0  # seconds between two lines about a topic that is missing and may not be created
 _ASK = 0.1  # seconds between questions for what is due; each is a request to the brokers
 
 
 class Feeds:
-    """Looks at the logs of a source and of its retry topics, for the planner."""
+    """Looks at the logs of a source and of its retry topics, for the planner.
 
-    def __init__(self, feeds: tuple[Feed, ...], admin: Admin) -> None:
+    Args:
+        feeds: the source first.
+        admin: asks the brokers.
+        may_create: whether retry topics that are missing may be created, and get more partitions with their source.
+    """
+
+    def __init__(self, feeds: tuple[Feed, ...], admin: Admin, *, may_create: bool = True) -> None:
         self._feeds = feeds
         self._admin = admin
+        self._may_create = may_create
+        self._said = 0.0
         self._numbers: dict[str, list[int]] = {}
         self._refreshed = 0.0
         self._due = {feed.topic: DueEnds(feed.delay) for feed in feeds if feed.delay}
@@ -167,11 +176,18 @@ class Feeds:
                 self._asked.pop(topic, None)
 
     def _make(self, topic: str, found: int, wanted: int) -> None:
+        if not self._may_create:
+            lacks = f"has {found} partitions and needs {wanted}" if found else "is missing"
+            told = f"the retry topic {topic} {lacks}, and create_topics is false; nothing is read until that is done"
+            if time.monotonic() - self._said > _SAY:
+                self._said = time.monotonic()
+                say(told)
+            raise BrokerAbsentError(told)
         try:
             if found:
                 self._admin.grow(topic, wanted)
-            else:
-                self._admin.create(topic, wanted, config=KEEP)
+            elif create_beside(self._admin, topic, self._feeds[0].topic, wanted):
+                say(f"created topic {topic} again: it had been deleted")
         except AdminError as error:
             raise BrokerAbsentError(str(error)) from error  # to be tried again: copies wait for it meanwhile
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from laneway.engines._feeds import patiently
 from laneway.kafka import Range
 from laneway.pipeline import Backlog, Copied
-from laneway.retry import read_from
+from laneway.retry import parked_at, read_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,8 +53,11 @@ class Portion(Protocol):
         ...
 
     @property
-    def since(self) -> Sequence[tuple[str, int, int]]:
-        """Topic, partition and offset up to which everything is finished, of the source and its retry topics."""
+    def since(self) -> Sequence[tuple[str, int, int, int]]:
+        """Topic, partition, offset up to which everything is finished, and the time from when on copies count.
+
+        Of the source and its retry topics; the time is in milliseconds since the epoch.
+        """
         ...
 
     @property
@@ -88,6 +91,9 @@ class FreshSource:
 def recollect(clients: Clients, route: Route, share: Portion, *, is_repeated: bool) -> tuple[Backlog, Copied]:
     """Read what waits on higher steps, and what a killed run has parked.
 
+    Only copies that are no older than the position count. After a reset the position is new, and earlier copies of the
+    same records are no reason to leave them out.
+
     Args:
         clients: to read with.
         route: the handler, at the share's step.
@@ -95,13 +101,15 @@ def recollect(clients: Clients, route: Route, share: Portion, *, is_repeated: bo
         is_repeated: a task was tried before, or a run before this one may have worked on the same records.
     """
     backlog, copied, source = Backlog(), Copied.of(route), route.source or route.topic.name
+    times = {part: time for name, part, _, time in share.since if name == route.topic.name}
     if route.parks_behind or is_repeated:
         pending = _pending(clients, route, share) if is_repeated else share.pending
         for step in range(share.step + 1, route.retry.hops + 1):
             topic = route.retry_topic_of(clients.app, step)
             for records in _read(clients, [part for part in pending if part.topic == topic]):
                 if is_repeated:
-                    copied.add(records)
+                    # The timestamp of a copy on a retry topic is the time at which it was made.
+                    copied.add([copy for copy in records if copy.timestamp >= times.get(copy.partition, 0)])
                 if route.parks_behind:
                     backlog.load(records, step, route.lane_key, source if is_repeated else None)
     if is_repeated:
@@ -114,7 +122,7 @@ def _pending(clients: Clients, route: Route, share: Portion) -> list[Range]:
     """What waits on higher steps now: a task that was killed has added to what there was when the share was planned."""
     higher = set(route.retry_topics_of(clients.app)[share.step :])
     here = {part.partition for part in share.ranges}
-    begin = {(name, part): at for name, part, at in share.since if name in higher and part in here}
+    begin = {(name, part): at for name, part, at, _ in share.since if name in higher and part in here}
 
     def look() -> dict[Place, int]:
         # Asked for its partitions first, the client learns who leads them now: it does not when an offset is refused.
@@ -128,10 +136,10 @@ def _pending(clients: Clients, route: Route, share: Portion) -> list[Range]:
 def _newly_parked(clients: Clients, route: Route, share: Portion) -> Iterator[list[Record[Any]]]:
     """Copies on the error topic that come from records which are not finished yet: the newest ones.
 
-    Batches run one after the other, so in each partition they lie behind those of finished records. Each is read from
-    its end backwards until one of these is seen.
+    Batches run one after the other, so in each partition they lie behind those of finished records, and behind those
+    that were made before the position that is read from. Each is read from its end backwards until one of them is seen.
     """
-    topic, since = route.error_topic_of(clients.app), {(name, part): at for name, part, at in share.since}
+    topic, since = route.error_topic_of(clients.app), {(name, part): rest for name, part, *rest in share.since}
 
     def look() -> tuple[dict[int, int], dict[int, int]]:
         partitions = clients.admin.partitions(topic)
@@ -139,7 +147,7 @@ def _newly_parked(clients: Clients, route: Route, share: Portion) -> Iterator[li
 
     begins, ends = patiently(look)
     # A run over the error topic itself has finished what lies before its offsets, and their copies with them.
-    starts = {part: max(at, since.get((topic, part), 0)) for part, at in begins.items()}
+    starts = {part: max(at, since.get((topic, part), [0])[0]) for part, at in begins.items()}
     size, total = _CHUNK, 0
     open_ = {partition: ends[partition] for partition in ends if ends[partition] > starts[partition]}
     while open_ and total < _MOST:
@@ -151,9 +159,10 @@ def _newly_parked(clients: Clients, route: Route, share: Portion) -> Iterator[li
             for record in records:
                 place = read_from(record)
                 known = None if place is None else since.get(place[:2])
-                if place is None or known is None:
+                made = parked_at(record)
+                if place is None or known is None or made is None:
                     continue
-                if place[2] < known:
+                if place[2] < known[0] or made < known[1]:
                     old.add(record.partition)
                 elif record.header("laneway-handler") == route.name.encode():
                     fresh.append(record)

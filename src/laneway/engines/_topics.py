@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -19,14 +20,16 @@ if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.settings import Settings
 
-__all__ = ["KEEP", "Feed", "feeds_of", "lag_of", "prepare_topics", "until_ready"]
+__all__ = ["Feed", "create_beside", "feeds_of", "lag_of", "prepare_topics", "say", "until_ready"]
 
 T = TypeVar("T")
 
-KEEP = {"retention.ms": "-1"}
+_KEEP = {"retention.ms": "-1"}
 """Of topics that we create: a copy keeps its record's own timestamp, so by the usual retention an old record that
 fails would be deleted as soon as it is parked, and so would a retry while its app is stopped for a week."""
 
+_HEADERS = 64 * 2**10  # bytes that the headers of a copy may take beside its record
+_LARGEST = 2**31 - 1  # bytes; a topic takes no larger limit
 _GLANCE = 0.1  # seconds between looks for a stop
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I22 asks for a start within 10 s
 
@@ -82,6 +85,7 @@ def until_ready(
 
 def _prepare(app: App, settings: Settings) -> list[str]:
     missing = []
+    # What is missing is created, whether it was there before or not; a running app does the same (`Care`, `Feeds`).
     for route in app.routes:
         admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
         partitions = admin.partitions(route.topic.name)
@@ -89,9 +93,36 @@ def _prepare(app: App, settings: Settings) -> list[str]:
             missing.append(route.topic.name)
         else:
             for name in (route.error_topic_of(app.name), *route.retry_topics_of(app.name)):
-                if not admin.partitions(name):
-                    admin.create(name, len(partitions), config=KEEP)
+                if admin.partitions(name):
+                    continue
+                if not settings.create_topics:
+                    missing.append(f"{name} (create_topics is false)")
+                elif create_beside(admin, name, route.topic.name, len(partitions)):
+                    say(f"created topic {name} with {len(partitions)} partitions: it was not there")
     return list(dict.fromkeys(missing))
+
+
+def create_beside(admin: Admin, topic: str, source: str, partitions: int) -> bool:
+    """Create a retry or error topic; False when it exists already.
+
+    It takes whatever its source takes, and the headers of a copy.
+    """
+    largest = admin.largest(source)
+    if largest is not None:
+        limit = {"max.message.bytes": str(min(_LARGEST, largest + _HEADERS))}
+        try:
+            return admin.create(topic, partitions, config=_KEEP | limit)
+        except BrokerAbsentError:
+            raise
+        except AdminError:
+            pass  # a cluster may have rules for this limit; if it is not that, the next try says so
+    return admin.create(topic, partitions, config=_KEEP)
+
+
+def say(text: str) -> None:
+    """Say something that happens seldom in one line."""
+    sys.stderr.write(f"laneway: {text}\n")
+    sys.stderr.flush()
 
 
 def feeds_of(app: str, routes: list[Route]) -> tuple[Feed, ...]:

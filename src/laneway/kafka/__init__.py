@@ -9,8 +9,10 @@ from laneway.kafka._membership import Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
 from laneway.kafka._topic_ids import TopicIds
+from laneway.kafka._trouble import MISSING
 
 __all__ = [
+    "MISSING",
     "Admin",
     "BrokerAbsentError",
     "Committed",

@@ -15,6 +15,7 @@ from laneway.kafka._errors import BrokerAbsentError, as_admin_error, as_refusal,
 from laneway.kafka._group import GroupOffsets, Place
 from laneway.kafka._quiet import quiet
 from laneway.kafka._topic_ids import TopicIds
+from laneway.kafka._trouble import MISSING, trouble_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -137,14 +138,34 @@ class Admin:
 
     def retention(self, topic: str, timeout: float = 5.0) -> timedelta | None:
         """How long a topic keeps records, counted from their own timestamps; None when it keeps them for ever."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        try:
-            found = self._client.describe_configs([resource], request_timeout=timeout)[resource].result()
-        except KafkaException as error:
-            raise as_admin_error(error) from error
+        found = self._config(topic, timeout)
         kept = int(found["retention.ms"].value)
         is_bounded = 0 <= kept < _AGES and "delete" in found["cleanup.policy"].value
         return timedelta(milliseconds=kept) if is_bounded else None
+
+    def trouble(self, topic: str, timeout: float = 5.0) -> str:
+        """What is wrong with a topic, in words; empty when nothing is seen.
+
+        Raises:
+            BrokerAbsentError: no broker answered in time.
+        """
+        state = self._metadata(timeout, topic).topics.get(topic)
+        found = trouble_of(state)
+        if found == MISSING or state is None:
+            return found
+        with suppress(AdminError):  # we may not know
+            needed = int(self._config(topic, timeout)["min.insync.replicas"].value)
+            there = min(len(part.isrs) for part in state.partitions.values())
+            if there < min(needed, *(len(part.replicas) for part in state.partitions.values())):
+                return f"{there} replicas are in sync, and min.insync.replicas is {needed}"
+        return found
+
+    def largest(self, topic: str, timeout: float = 5.0) -> int | None:
+        """The largest batch of records that a topic takes, in bytes; None when we may not know."""
+        try:
+            return int(self._config(topic, timeout)["max.message.bytes"].value)
+        except AdminError:
+            return None
 
     def group(self, name: str, timeout: float = 10.0) -> Group:
         """A consumer group at this moment: its state, its members, and what they read."""
@@ -164,6 +185,13 @@ class Admin:
         committed = self._groups[group].committed(topic, partitions)
         ends = self.ends(topic, partitions)
         return {partition: (committed.get(partition), ends[partition]) for partition in partitions}
+
+    def _config(self, topic: str, timeout: float) -> Any:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            return self._client.describe_configs([resource], request_timeout=timeout)[resource].result()
+        except KafkaException as error:
+            raise as_admin_error(error) from error
 
     def _metadata(self, timeout: float, topic: str | None = None) -> Any:
         self._trouble = ""

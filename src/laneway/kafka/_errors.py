@@ -79,8 +79,8 @@ def as_produce_error(error: Any) -> ProduceError:
     """Why a message was not delivered."""
     kind = ProduceError
     if error.code() in _TOO_LARGE:
-        kind = MessageTooLargeError
-    elif error.code() == KafkaError.INVALID_TIMESTAMP:
+        return MessageTooLargeError(f"{error.name()}: {error.str()}; raise max.message.bytes of the topic")
+    if error.code() == KafkaError.INVALID_TIMESTAMP:
         kind = TimestampRefusedError
     return kind(f"{error.name()}: {error.str()}")
 

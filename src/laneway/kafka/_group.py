@@ -66,13 +66,12 @@ class GroupOffsets:
         """
         return known_to(self._consumer, places, timeout)
 
-    def commit(self, topic: str, offsets: Mapping[int, int], *, wait: bool) -> None:
-        """Commit offsets of one topic; with *wait* return when the broker has them."""
-        self.commit_all({(topic, partition): (offset, "") for partition, offset in offsets.items()}, wait=wait)
-
     def commit_all(self, offsets: Mapping[Place, Committed], *, wait: bool) -> None:
-        """Commit offsets of partitions of any topics in one request, so that all of them count or none."""
-        places = [TopicPartition(*place, *found) for place, found in offsets.items()]
+        """Commit offsets of partitions of any topics in one request, so that all of them count or none.
+
+        With *wait* it returns when the broker has them.
+        """
+        places = [TopicPartition(*place, offset, text) for place, (offset, text) in offsets.items()]
         if not places:
             return
         try:

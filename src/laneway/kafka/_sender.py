@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from laneway.errors import ProduceError
 from laneway.kafka._errors import as_produce_error
 from laneway.kafka._quiet import quiet
+from laneway.kafka._trouble import trouble_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,8 +112,6 @@ class KafkaSender:
         except KafkaException:
             found = "no broker answers"
         else:
-            counts = [(len(part.isrs), len(part.replicas)) for part in state.partitions.values()]
-            few = min((count for count in counts if count[0] < count[1]), default=None)
-            found = state.error.str() if state.error else f"{few[0]} of {few[1]} replicas are in sync" if few else ""
+            found = trouble_of(state)
         self._asked[topic] = (now, found)
         return found

@@ -14,12 +14,14 @@ from laneway.lanes._finished import (
     with_topic_id,
 )
 from laneway.lanes._ledger import Ledger
+from laneway.lanes._markers import UNDER_WAY, moved_on, since_of, under_way
 from laneway.lanes._scheduler import KeyQueue, Scheduler, Turn
 
 __all__ = [
     "CLEAN",
     "MOST",
     "NEW",
+    "UNDER_WAY",
     "Finished",
     "KeyQueue",
     "Ledger",
@@ -29,7 +31,10 @@ __all__ = [
     "decode_finished",
     "encode_finished",
     "is_clean",
+    "moved_on",
     "readable_to",
+    "since_of",
     "topic_id_of",
+    "under_way",
     "with_topic_id",
 ]

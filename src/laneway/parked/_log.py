@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from laneway.errors import AdminError
 from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Range, RangeReader
+from laneway.lanes import moved_on
 from laneway.parked._parked import Parked
 
 if TYPE_CHECKING:
@@ -112,7 +113,10 @@ class ErrorLog:
     def commit(self, partition: int, offset: int) -> None:
         """Everything before *offset* has been dealt with; returns when the brokers know it."""
         try:
-            self._offsets.commit(self.topic.name, {partition: offset}, wait=True)
+            # With its marker: an offset alone looks like a reset.
+            place = (self.topic.name, partition)
+            at, text = self._offsets.known([place]).get(place, (None, ""))
+            self._offsets.commit_all({place: (offset, text if at == offset else moved_on(text))}, wait=True)
         except AdminError as error:
             if "UNKNOWN_MEMBER_ID" in str(error):
                 raise AdminError(self._busy()) from error

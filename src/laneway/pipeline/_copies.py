@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from laneway._interception import name_of
-from laneway.errors import TimestampRefusedError
 from laneway.pipeline._interceptors import Censor
 from laneway.pipeline._outbox import Letter, is_hopeless
-from laneway.retry import Defer, Failure, Reduction, deferred_headers, parked_headers
+from laneway.pipeline._parked_copy import ParkedCopy
+from laneway.retry import Defer, Failure, Reduction, deferred_headers, own_size, parked_headers
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from laneway.instrumentation import Tally
     from laneway.pipeline._outbox import Outbox
     from laneway.pipeline._overdue import Overdue
+    from laneway.pipeline._parked_copy import Make
     from laneway.pipeline._result import Posted
     from laneway.pipeline._telling import Telling
     from laneway.retry import Park
@@ -116,7 +117,7 @@ class Copies:
 
     def _park(self, record: Record[Any], failure: Failure, error: Exception) -> _Job | None:
         """Decide on the copy for the error topic; None when there is none and the record is finished."""
-        make: Callable[[Reduction], Posted | None]
+        make: Make
         if self._censor is None:
             make = partial(self._parked, record, failure)  # the error is let go, with the stack frames that it holds
         else:
@@ -131,22 +132,30 @@ class Copies:
         self,
         record: Record[Any],
         failure: Failure,
-        make: Callable[[Reduction], Posted | None],
+        make: Make,
         posted: Posted,
         then: Callable[[], None],
     ) -> None:
-        self._outbox.post(_Parked(self, record, posted, then, failure, make))
+        self._outbox.post(ParkedCopy(self, record, posted, then, failure, make))
 
-    def parked(self, record: Record[Any], failure: Failure, topic: str, then: Callable[[], None]) -> None:
-        """A copy is safe on the error topic."""
+    @property
+    def waits(self) -> bool:
+        """Whether a copy that does not fit waits until it does."""
+        return self._route.oversize == "wait"
+
+    def headers_size(self, record: Record[Any]) -> int:
+        """Bytes of the headers of its own that a copy of a record has."""
+        return own_size(record, self._route.error_headers)
+
+    def parked(
+        self, record: Record[Any], failure: Failure, topic: str, then: Callable[[], None], *, is_reduced: bool
+    ) -> None:
+        """A copy is safe on the error topic, whole or smaller."""
         self._tally.parked += 1
+        self._tally.reduced += is_reduced
         self._telling.parked(record, failure, topic)
         self._finish((record,))
         then()
-
-    def reduced(self, *, is_first: bool) -> None:
-        """A copy for the error topic is made smaller; counted once."""
-        self._tally.reduced += is_first
 
     def is_rescued(self, record: Record[Any], error: Exception, then: Callable[[], None]) -> bool:
         """Tell the last step, which may have a place for the record where no topic has."""
@@ -261,15 +270,30 @@ class Copies:
         return deferred_headers(record, failure, app=self._app, handler=self._route.name, step=step, due=due)
 
     def _censored(
-        self, censor: Censor, record: Record[Any], failure: Failure, error: Exception, reduced: Reduction
+        self,
+        censor: Censor,
+        record: Record[Any],
+        failure: Failure,
+        error: Exception,
+        reduced: Reduction,
     ) -> Posted | None:
         # Also when it is made smaller: what was masked in the first copy must not be in the second.
         return censor.passed(self._parked(record, failure, reduced), record, error)
 
     def _parked(self, record: Record[Any], failure: Failure, reduced: Reduction) -> Posted:
-        route, now, value = self._route, int(self._clock.wall() * 1000), None if reduced == "value" else record.raw
+        route, now, value = (
+            self._route,
+            int(self._clock.wall() * 1000),
+            None if isinstance(reduced, int) else record.raw,
+        )
         headers = parked_headers(
-            record, failure, app=self._app, handler=route.name, now=now, reduced=reduced, style=route.error_headers
+            record,
+            failure,
+            app=self._app,
+            handler=route.name,
+            now=now,
+            reduced=reduced,
+            style=route.error_headers,
         )
         # The record's own timestamp and no partition: records of one key stay together on the error topic.
         return (self._error_topic, record.key, value, headers, None, record.timestamp)
@@ -345,53 +369,3 @@ class _Along(_Deferred):
 
     def then(self) -> None:
         self._copies.overdue.ended(self)
-
-
-class _Parked(Letter):
-    """One for the error topic, and how it is made smaller."""
-
-    __slots__ = ("_copies", "_failure", "_make", "_record", "_reductions", "_then")
-
-    def __init__(
-        self,
-        copies: Copies,
-        record: Record[Any],
-        posted: Posted,
-        then: Callable[[], None],
-        failure: Failure,
-        make: Callable[[Reduction], Posted | None],
-    ) -> None:
-        super().__init__(posted)
-        self._copies = copies
-        self._record = record
-        self._then = then
-        self._failure = failure
-        self._make = make
-        self._reductions: list[Reduction] = ["trace", "value"]
-
-    @property
-    def records(self) -> Sequence[Record[Any]]:
-        return (self._record,)
-
-    def withdrawn(self) -> None:
-        self._then()
-
-    def landed(self) -> None:
-        self._copies.parked(self._record, self._failure, self.posted[0], self._then)
-
-    def undeliverable(self, error: Exception) -> bool:
-        if isinstance(error, TimestampRefusedError):
-            # A header tells the record's own; the time of the copy is better than none.
-            self.posted = (*self.posted[:5], None)
-        if not is_hopeless(error) or not self._reductions:
-            return self._copies.is_rescued(self._record, error, self._then)
-        # The trace is what we added; without it the copy is hardly larger than the record was. A copy without
-        # the value still tells where the record is.
-        smaller = self._make(self._reductions.pop(0))
-        if smaller is None:
-            self._copies.drop(self._record, self._failure)
-            self._then()
-            return True
-        self.posted = smaller
-        self._copies.reduced(is_first=bool(self._reductions))
-        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections import deque
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -18,27 +19,68 @@ if TYPE_CHECKING:
     from laneway.pipeline._result import Posted
     from laneway.typing import Sender
 
-__all__ = ["Letter", "Outbox"]
+__all__ = ["Late", "Letter", "Outbox"]
 
 _NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
 _SOON, _LATE = 0.002, 0.05  # seconds between looks for answers: while they come, and when none has come for long
 _IN_VAIN = 0.01  # seconds between looks by when a hurry has not helped: there is something wrong with the broker
 _TOGETHER = 0.1  # seconds for which letters are collected: a request costs far more than a letter in it
 _WITHDRAWN = ProduceError("its records are no longer ours")
+_OVERDUE = 5.0  # seconds without an acknowledgement that are worth a warning; the client gives up much later
+_ASK = 4.0  # seconds after which the reason is asked for, so that it is known by then
+_GENERATION = 1.0  # seconds in which letters count as equally old
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Letters that have waited for their acknowledgement for long."""
+
+    topic: str
+    count: int
+    since: float
+    """When the oldest of them was posted, by the clock of the ticks."""
+    reason: str
+    """What is wrong with the topic; empty when nothing is known."""
+
+    def words(self, now: float) -> str:
+        """What waits, for how long, and why."""
+        what = "1 copy or message" if self.count == 1 else f"{self.count:,} copies or messages"
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{what} for {self.topic} not acknowledged for {now - self.since:.0f}s{reason}"
+
+
+class _Generation:
+    """Letters that were posted within a second."""
+
+    __slots__ = ("began", "letters")
+
+    def __init__(self) -> None:
+        self.began: float | None = None
+        """When it was first looked at."""
+        self.letters: set[Letter] = set()
+
+    def seen(self, now: float) -> None:
+        """Its letters were posted since the last tick."""
+        if self.began is None and self.letters:
+            self.began = now
 
 
 class Letter(ABC):
     """One message until its fate is known."""
 
-    __slots__ = ("answers", "posted", "size", "tries")
+    __slots__ = ("answers", "generation", "is_changed", "posted", "size", "tries")
 
     answers: deque[tuple[Letter, Exception | None]]
     """Where the answer goes to; the outbox that it is posted with says so."""
+    generation: _Generation
+    """Tells how long it has waited."""
 
     def __init__(self, posted: Posted) -> None:
         self.posted = posted
         self.tries = 0
+        self.is_changed = False
+        """Something else is sent in its place, for which nothing has to be waited."""
         self.size = _length(posted[1]) + _length(posted[2])
         """Bytes of key and value as it was posted: what is sent in its place may be smaller."""
 
@@ -109,6 +151,13 @@ class Outbox:
         """Called when every answer of a tick was acted upon."""
         self.is_void: Callable[[Letter], bool] = lambda _: False
         """Whether a letter is not to be sent any more."""
+        self._generations: deque[_Generation] = deque([_Generation()])
+        self._aged = 0.0
+        self._said_late = -_NOTICE_EVERY
+        self.late: tuple[Late, ...] = ()
+        """What has waited for more than five seconds, by topic; looked at once a second. Any thread may ask."""
+        self.diagnose: Callable[[str], str] = lambda _topic: ""
+        """Says what is wrong with a topic, as far as it is known; it must not wait for an answer."""
         self._quiet_since: float | None = None
         """When an answer last came, or the first letter left; None until the next look."""
         self.trouble: str | None = None
@@ -133,7 +182,12 @@ class Outbox:
             is_awaited: nor will there be, so no letter is to wait in the sender for others that might go with it.
         """
         if not self.pending:
+            self.late = ()
             return
+        self._generations[-1].seen(now)
+        if now - self._aged >= _GENERATION:
+            self._aged = now
+            self._look_for_late(now)
         if self._collected:
             self._send_collected(now, is_idle=is_idle)
         if is_awaited and self.pause < _IN_VAIN:
@@ -164,6 +218,9 @@ class Outbox:
     def _accept(self, letter: Letter) -> None:
         if not self.pending:
             self._quiet_since, self.pause = None, _SOON
+            self._generations = deque([_Generation()])
+        letter.generation = self._generations[-1]
+        letter.generation.letters.add(letter)
         self.pending += 1
         self.size += letter.size
         letter.answers = self._answers
@@ -235,8 +292,12 @@ class Outbox:
             self._in_turn.setdefault(topic, deque()).append(letter)
             return
         letter.tries += 1
+        letter.is_changed = False
         if letter.undeliverable(error):
             self._gone(letter)
+            return
+        if letter.is_changed:
+            heapq.heappush(self._later, (now, next(self._order), letter))
             return
         if self._failed is not None:
             self._failed(letter.posted[0], error, letter.tries)
@@ -247,7 +308,29 @@ class Outbox:
         pause = min(_FIRST_PAUSE * 2 ** min(letter.tries - 1, 10), _LONGEST_PAUSE)
         heapq.heappush(self._later, (now + pause, next(self._order), letter))
 
+    def _look_for_late(self, now: float) -> None:
+        """Find out how old the oldest letters are."""
+        generations = self._generations
+        while len(generations) > 1 and not generations[0].letters:
+            generations.popleft()
+        newest = generations[-1]
+        if newest.began is not None and now - newest.began >= _GENERATION:
+            generations.append(_Generation())
+        found: dict[str, tuple[int, float]] = {}
+        for generation in generations:
+            if generation.began is None or now - generation.began < _ASK:
+                break
+            for letter in generation.letters:
+                number, since = found.get(letter.posted[0], (0, generation.began))
+                found[letter.posted[0]] = (number + 1, since)
+        told = [Late(topic, *what, self.diagnose(topic)) for topic, what in found.items()]
+        self.late = tuple(late for late in told if now - late.since >= _OVERDUE)
+        if self.late and self._notice is not None and now - self._said_late >= _NOTICE_EVERY:
+            self._said_late = now
+            self._notice("; ".join(f"{late.words(now)}; the records wait" for late in self.late))
+
     def _gone(self, letter: Letter) -> None:
+        letter.generation.letters.discard(letter)
         self.pending -= 1
         self.size -= letter.size
 

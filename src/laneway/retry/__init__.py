@@ -4,11 +4,14 @@ from laneway.retry._breaker import Breaker, is_failure
 from laneway.retry._due import DueEnds
 from laneway.retry._envelope import (
     ERROR_HEADERS,
+    OVERSIZE,
     Failure,
+    Oversize,
     Reduction,
     deferred_headers,
     errors_of,
     origin_of,
+    own_size,
     parked_at,
     parked_headers,
     read_from,
@@ -25,6 +28,7 @@ from laneway.retry._trace import as_lines, one_line
 __all__ = [
     "ERROR_HEADERS",
     "ERROR_PATTERN",
+    "OVERSIZE",
     "RETRY_PATTERN",
     "STYLES",
     "Breaker",
@@ -32,6 +36,7 @@ __all__ = [
     "DueEnds",
     "Failure",
     "Mode",
+    "Oversize",
     "Park",
     "Reduction",
     "Rerun",
@@ -48,6 +53,7 @@ __all__ = [
     "judge",
     "one_line",
     "origin_of",
+    "own_size",
     "parked_at",
     "parked_headers",
     "read_from",

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ERROR_HEADERS",
+    "OVERSIZE",
     "Failure",
+    "Oversize",
     "Reduction",
     "deferred_headers",
     "errors_of",
     "origin_of",
+    "own_size",
     "parked_at",
     "parked_headers",
     "read_from",
@@ -47,8 +50,11 @@ ERROR_HEADERS = (
 )
 """Every header a parked copy carries besides those of the record."""
 
-Reduction = Literal["", "trace", "value"]
-"""What a copy leaves out: nothing, the trace, or also the value and the record's own headers: a reference."""
+Reduction = Literal["", "trace"] | int
+"""What a copy leaves out: nothing or the trace; a number leaves so many bytes to own headers, and none to the value."""
+Oversize = Literal["wait", "reference"]
+OVERSIZE: tuple[Oversize, ...] = ("wait", "reference")
+"""What becomes of a copy that does not fit on the error topic without its trace either."""
 
 _TRACE_LIMIT = 4_000  # characters; a longer trace makes the copy larger than the record without telling more
 _MESSAGE_LIMIT = 1_000
@@ -109,11 +115,13 @@ def parked_headers(
         app: the app's name.
         handler: the handler's name.
         now: milliseconds since the epoch.
-        reduced: what the copy leaves out because it would be too large; named in the header ``laneway-reduced``.
+        reduced: what the copy leaves out because it would be too large; the headers ``laneway-reduced`` and
+            ``laneway-left-out`` tell.
         style: whose headers stand beside ours; the trace is in theirs then.
     """
-    own = [] if reduced == "value" else _own(record, style)
-    failure = failure.shortened() if reduced else failure
+    every = _own(record, style)
+    own = _fitting(every, reduced) if isinstance(reduced, int) else every
+    failure = failure if reduced == "" else failure.shortened()
     theirs = styled(style, _place(record), failure, app=app, handler=handler)
     values = (
         *_place(record),
@@ -130,9 +138,39 @@ def parked_headers(
     return [
         *own,
         *((name, _as_bytes(value)) for name, value in zip(ERROR_HEADERS, values, strict=True)),
-        *([("laneway-reduced", reduced.encode())] if reduced else ()),
+        *([("laneway-reduced", b"trace")] if reduced == "trace" else ()),
+        *(_left_out(record, every, own) if isinstance(reduced, int) else ()),
         *theirs,
     ]
+
+
+def own_size(record: Record[Any], style: Style = "laneway") -> int:
+    """Bytes of the record's own headers, those that a copy keeps."""
+    return sum(map(_size, _own(record, style)))
+
+
+def _fitting(headers: list[tuple[str, bytes | None]], room: int) -> list[tuple[str, bytes | None]]:
+    """Those of some headers that fit, in their order; the largest go first."""
+    left = sum(map(_size, headers))
+    gone: set[int] = set()
+    for number in sorted(range(len(headers)), key=lambda number: -_size(headers[number])):
+        if left <= room:
+            break
+        gone.add(number)
+        left -= _size(headers[number])
+    return [header for number, header in enumerate(headers) if number not in gone]
+
+
+def _size(header: tuple[str, bytes | None]) -> int:
+    return len(header[0].encode()) + len(header[1] or b"")
+
+
+def _left_out(record: Record[Any], every: list[Any], own: list[Any]) -> tuple[tuple[str, bytes], ...]:
+    """Headers that tell what a reference leaves out."""
+    told = f"the value of {len(record.raw or b''):,} bytes"
+    if len(own) < len(every):
+        told += f", {len(every) - len(own)} of {len(every)} headers"
+    return (("laneway-reduced", b"value"), ("laneway-left-out", told.encode()))
 
 
 def deferred_headers(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
+_LEAST_BUFFER = 2 * 2**20  # bytes: a record of the usual limit, and the headers of its copy
+
 
 @dataclass(frozen=True, slots=True)
 class _User:
@@ -82,12 +84,18 @@ def _times(path: Path, cluster: ClusterSettings) -> Iterator[Finding]:
             "make timeout longer than linger",
             ((*path, "producer", "linger"),),
         )
-    if producer.max_message_size > producer.buffer_size:
+    if (producer.max_message_size or 0) > producer.buffer_size:
         yield Finding(
             (*path, "producer", "max_message_size"),
             f"the largest message does not fit into buffer_size ({producer.buffer_size} bytes)",
             "make buffer_size the larger one",
             ((*path, "producer", "buffer_size"),),
+        )
+    if producer.max_message_size is None and producer.buffer_size < _LEAST_BUFFER:
+        yield Finding(
+            (*path, "producer", "buffer_size"),
+            "a record of the size that brokers take by default does not fit with the headers of a copy",
+            "make it at least 2MiB",
         )
     if producer.acks == "leader":
         yield Finding(

@@ -112,10 +112,10 @@ class ProducerSettings(BaseModel):
         default=timedelta(seconds=30),
         description="How long a message may take with all repeats before it fails. Long enough for a broker restart.",
     )
-    max_message_size: Annotated[SizeType, sized("1000b", "1GB")] = Field(
-        default=2**20,
-        description="The largest message. The default is what brokers accept by default, so that a record that could"
-        " be read can also be parked.",
+    max_message_size: Annotated[SizeType, sized("1000b", "1GB")] | None = Field(
+        default=None,
+        description="The largest message that the client takes; a copy may be larger by its headers. Not set: what fits"
+        " into buffer_size, and each topic's own limit (max.message.bytes) decides.",
     )
     linger: Annotated[DurationType, lasting("0s", "15m")] = Field(
         default=timedelta(milliseconds=5),

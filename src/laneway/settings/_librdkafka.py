@@ -9,11 +9,14 @@ from laneway.settings._properties import is_for_consumers, is_for_producers
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from laneway.settings._cluster import ClusterSettings, SecuritySettings
+    from laneway.settings._cluster import ClusterSettings, ProducerSettings, SecuritySettings
 
 __all__ = ["client_options", "consumer_options", "producer_options"]
 
 Options = dict[str, str | int | float | bool]
+
+_HEADERS = 64 * 2**10  # bytes that the headers of a copy may take
+_LARGEST = 10**9  # bytes; the client takes no larger limit
 
 
 def client_options(cluster: ClusterSettings) -> Options:
@@ -71,13 +74,20 @@ def producer_options(cluster: ClusterSettings) -> Options:
         # librdkafka takes fractions of a millisecond here, and only here.
         "linger.ms": producer.linger.total_seconds() * 1000,
         "delivery.timeout.ms": _milliseconds(producer.timeout),
-        "message.max.bytes": producer.max_message_size,
+        # Never what keeps a copy from being written: the record was read, and the limits of its topics count.
+        "message.max.bytes": _most(producer),
         "compression.type": producer.compression,
         "queue.buffering.max.kbytes": producer.buffer_size // 1024,
         # As Java's: a key lands where other producers put it, and the empty key is a key (librdkafka's default
         # scatters it).
         "partitioner": "murmur2_random",
     }
+
+
+def _most(producer: ProducerSettings) -> int:
+    """The largest message in bytes; a larger one than the buffer would wait for room for ever."""
+    buffer = min(_LARGEST, producer.buffer_size // 1024 * 1024)
+    return buffer if producer.max_message_size is None else min(buffer, producer.max_message_size + _HEADERS)
 
 
 def _milliseconds(value: timedelta) -> int:

@@ -130,6 +130,11 @@ class HandlerSettings(BaseModel):
         default=None, description="How many bytes may wait in front of the lanes. Bounds memory when records are large."
     )
     error_topic: TopicName | None = Field(default=None, description="Where records that cannot be handled are parked.")
+    oversize: Annotated[Literal["wait", "reference"], Word] | None = Field(
+        default=None,
+        description="What becomes of a copy that does not fit on the error topic without its trace either. wait: its"
+        " key waits, and the health says so. reference: it goes without the value, and without headers where it must.",
+    )
     strict: SwitchType | None = Field(
         default=None,
         description="Whether a busy partition may not borrow the lanes of an idle one. Fairer, but slower.",
@@ -256,6 +261,11 @@ class Settings(BaseModel):
         default="fail",
         description="What happens when unread records are gone from a topic, or it was deleted and recreated. fail ends"
         " the run and commits nothing more of it; continue counts what is gone, and reads a new topic from its start.",
+    )
+    create_topics: SwitchType = Field(
+        default=True,
+        description="Whether error and retry topics that are missing or were deleted are created, at the start and"
+        " while an app runs, and retry topics grow with their source. False waits for them and says so.",
     )
     default_cluster: Name = Field(
         default="main",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._route import check_together
 from laneway.instrumentation import Tally
 from laneway.pipeline import Backlog, Copied
-from laneway.retry import read_from
+from laneway.retry import parked_at, read_from
 from laneway.testing._ends import FakeSource
 from laneway.testing._listener import Listener
 from laneway.testing._station import Station
@@ -50,6 +50,8 @@ class Member:
         self._past = Tally()
         self._listener = Listener(app)
         self._stations: list[Station] = []
+        self._since: dict[tuple[str, int], int] = {}
+        """From when on copies of what is read of each partition count, milliseconds since the epoch."""
         check_together(app.name, app.routes)
         for route in app.routes:
             source = kafka.ensure(route.topic.name)
@@ -86,10 +88,12 @@ class Member:
         if self._stations:
             return
         self._call_all(self.app.setups)
+        self._since = {}
         for route in self.app.routes:
             backlog = Backlog()
             steps = [route.at_step(self.app.name, step) for step in range(route.retry.hops + 1)]
             for own in steps:
+                self._mark(own.topic.name)
                 copied = self._copied(own, steps[own.step + 1 :])
                 if own.step:
                     # What is left out will never leave, so it must not be waited for.
@@ -98,11 +102,22 @@ class Member:
                 self._stations.append(self._station(own, copied, backlog))
         self._listener.changed("consuming")
 
+    def _mark(self, topic: str) -> None:
+        """Commit that work may be under way from now on, or still is, since a crash."""
+        now, group = int(self._kafka.clock.wall() * 1000), self.app.name
+        committed = self._kafka.committed(group, topic)
+        for partition, log in enumerate(self._kafka.ensure(topic).logs):
+            since = self._kafka.since(group, topic, partition)
+            self._since[topic, partition] = now if since is None else since
+            at = committed.get(partition, log.start)
+            self._kafka.commit_word(group, topic, partition, at, self._since[topic, partition])
+
     def _copied(self, route: Route, above: list[Route]) -> Copied:
-        """What a crash has left on the topics above."""
-        copied = Copied.of(route)
+        """What a crash has left on the topics above. What is older than the position was copied before a reset."""
+        copied, source = Copied.of(route), route.topic.name
         for higher in above:
-            copied.add(self._unfinished(higher))
+            waiting = self._unfinished(higher)
+            copied.add([copy for copy in waiting if copy.timestamp >= self._since.get((source, copy.partition), 0)])
         copied.add(self._newly_parked(route))
         return copied
 
@@ -144,7 +159,10 @@ class Member:
         return [
             copy
             for copy, place in places
-            if place is not None and place[0] == route.topic.name and place[2] >= committed.get(place[1], 0)
+            if place is not None
+            and place[0] == route.topic.name
+            and place[2] >= committed.get(place[1], 0)
+            and (parked_at(copy) or 0) >= self._since.get(place[:2], 0)
         ]
 
     def begin_batch(self) -> None:
@@ -155,13 +173,14 @@ class Member:
         """The app has done what it can for now."""
         self._listener.end(self._stations)
 
-    def commit(self) -> None:
+    def commit(self, *, is_last: bool = False) -> None:
         """Commit what every handler of a topic has finished."""
         for name in {station.route.topic.name for station in self._stations}:
             own = [station for station in self._stations if station.route.topic.name == name]
             for partition in range(len(self._kafka.ensure(name).logs)):
                 offset = min(station.committable(partition) for station in own)
-                self._kafka.commit(self.app.name, name, partition, offset)
+                since = None if is_last else self._since.get((name, partition), 0)
+                self._kafka.commit_word(self.app.name, name, partition, offset, since)
 
     def raise_if_failed(self) -> None:
         """Raise what ended a handler's run, if anything did."""
@@ -178,7 +197,7 @@ class Member:
     def end(self) -> None:
         """End in good order."""
         if self._stations:
-            self.commit()
+            self.commit(is_last=all(station.is_done for station in self._stations))
             self.crash()
             self._call_all(self.app.cleanups)
             self._listener.changed("stopped")

@@ -28,6 +28,8 @@ class Store:
         self._partitions = partitions
         self._topics: dict[str, FakeTopic] = {}
         self._committed: dict[tuple[str, str, int], int] = {}
+        self._since: dict[tuple[str, str, int], int | None] = {}
+        """Beside an offset that an app has committed: since when work may be under way from it on, if it may."""
         self._faults: dict[str, Exception] = {}
 
     def create(self, topic: str | Topic[Any], partitions: int | None = None) -> None:
@@ -139,8 +141,19 @@ class Store:
         return None
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Commit a group's offset."""
+        """Commit a group's offset, as a tool that resets it: everything behind it runs again."""
         self._committed[group, topic, partition] = offset
+        self._since.pop((group, topic, partition), None)
+        self.clock.move_to(self.clock.monotonic() + 0.001)  # what was copied before it is older
+
+    def commit_word(self, group: str, topic: str, partition: int, offset: int, since: int | None) -> None:
+        """Commit as an app does: with the time since when work may be under way, or None when none is."""
+        self._committed[group, topic, partition] = offset
+        self._since[group, topic, partition] = since
+
+    def since(self, group: str, topic: str, partition: int) -> int | None:
+        """Since when work may be under way; None when none is, or after a reset."""
+        return self._since.get((group, topic, partition))
 
     def _append(self, topic: str, *fields: Any) -> Record[Any]:
         key, value, headers, partition, timestamp = fields

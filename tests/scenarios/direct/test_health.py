@@ -186,6 +186,32 @@ def test_copies_that_cannot_be_written_are_critical(scene):
         eventually(lambda: f"error topic {scene.error_topic} has 1 parked record" in scene.why().stdout, timeout=LONG)
 
 
+def test_a_late_copy_is_a_warning_with_its_reason(scene):
+    """After five seconds, though the client tries for thirty; and all is well again when the topic is there."""
+    scene.admin.create(scene.error_topic, 1)
+
+    @scene.app.handler(scene.topic, lanes=8)
+    def charge(record):
+        raise ValueError("bad")
+
+    patient = {"create_topics": False, "clusters.main.producer.timeout": "30s"}
+    with scene.running(settings=patient) as engine:
+        scene.produce(b"first")
+        eventually(lambda: scene.admin.ends(scene.error_topic, [0]) == {0: 1}, timeout=LONG)
+        scene.admin.delete(scene.error_topic)
+        eventually(lambda: not scene.admin.partitions(scene.error_topic), timeout=LONG)
+        scene.produce(b"a", b"b")
+        took = timed(lambda: until(engine, Level.WARNING, "copies-late"))
+        [reason] = engine.health().reasons
+        assert took < 12
+        words = f"2 copies or messages for {scene.error_topic} not acknowledged for"
+        assert reason.words.startswith(words)
+        assert "there is no such topic, and create_topics is false: create it" in reason.words
+        assert f"its copy or message is not safe yet: {words}" in str(engine.why()[0])
+        scene.admin.create(scene.error_topic, 1)
+        until(engine, Level.OK)
+
+
 def test_an_open_breaker_is_a_warning(scene):
     """While it is open, with what opened it; and no longer when the dependency is back."""
     is_up = threading.Event()

@@ -24,11 +24,11 @@ def test_a_crash_between_the_copies_and_the_commit_loses_nothing(scene, monkeypa
     """All are open still, what was to be kept now twice; the next run does the rest."""
     scene.park([Row(key, b"v") for key in (b"a", b"b", b"c")])
 
-    def crash(self, topic, offsets, *, wait):
+    def crash(self, offsets, *, wait):
         raise AdminError("the power is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(GroupOffsets, "commit", crash)
+        patched.setattr(GroupOffsets, "commit_all", crash)
         done = scene.errors("replay", "--yes", "--key", "b")
     assert done.code == 1
     assert "the power is gone" in done.err
@@ -142,7 +142,8 @@ def test_a_record_that_its_topic_refuses_stays_open(scene):
     done = scene.errors("replay", "--yes", "--to", small, "--rate", "0")
 
     assert done.code == 1
-    assert "kept open, MSG_SIZE_TOO_LARGE: Broker: Message size too large: 1 record (0:1)" in done.out
+    assert "kept open, MSG_SIZE_TOO_LARGE: Broker: Message size too large; raise max.message.bytes" in done.out
+    assert "of the topic: 1 record (0:1)" in done.out
     assert ([record.key for record in scene.read(small)], [row.key for row in scene.open()]) == ([b"a", b"c"], [b"big"])
 
 

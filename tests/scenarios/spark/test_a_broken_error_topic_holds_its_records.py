@@ -51,8 +51,9 @@ def _ends_well(scene: Scene, run: LanewayRun, poison: set[tuple[int, int]]) -> N
 
 
 def test_a_deleted_error_topic(scene: Scene) -> None:
-    """A poison record is unfinished while the error topic is gone, and parked when it is back."""
-    run = scene.run(seconds=0, LANEWAY__CLUSTERS__MAIN__PRODUCER__TIMEOUT="5s")
+    """A poison record is unfinished while the error topic is gone and may not be created; it is parked later."""
+    scene.admin.create(scene.error_topic, 3)
+    run = scene.run(seconds=0, LANEWAY__CLUSTERS__MAIN__PRODUCER__TIMEOUT="5s", LANEWAY__CREATE_TOPICS="false")
     eventually(lambda: "consuming" in run.output, timeout=90, why=lambda: run.output)
     # A first one, so that the worker's producer knows the topic.
     first = _poison(scene)
@@ -83,7 +84,7 @@ def test_an_error_topic_that_takes_only_small_messages(scene: Scene) -> None:
 def test_a_record_too_large_for_the_error_topic_leaves_a_reference(scene: Scene) -> None:
     """Its copy goes without the value, says so, and tells where the record is; nothing waits for it."""
     scene.admin.create(scene.error_topic, 3, config={"max.message.bytes": "1500"})
-    run = scene.run(seconds=0)
+    run = scene.run(seconds=0, LANEWAY__HANDLERS__HANDLE__OVERSIZE="reference")
     poison = _poison(scene, 500)
     _ends_well(scene, run, poison)
     copies = scene.read(scene.error_topic)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from laneway.engines.direct._offsets import Offsets
+from laneway.engines.direct._offsets import Offsets, marker_at
 from laneway.kafka import Membership
-from laneway.lanes import CLEAN, NEW, Finished, Ledger, decode_finished, encode_finished
+from laneway.lanes import CLEAN, NEW, Finished, Ledger, decode_finished, encode_finished, since_of
 
 TOPIC = "orders"
 PLACE = (TOPIC, 0)
@@ -222,6 +224,36 @@ def test_before_the_first_record_it_says_that_somebody_is_at_work():
     assert Books(start=7).offsets.marks([PLACE]) == {PLACE: (7, "")}
 
 
+@pytest.mark.parametrize("text", ["", "by another tool", "L1"])
+def test_after_a_reset_the_commit_says_since_when_work_is_under_way(text):
+    """A reset clears the metadata, and others write their own: what was copied before does not count any more."""
+    word = marker_at((7, text))
+    books = Books(start=7)
+    books.offsets.begin(PLACE, 7, (7, text), word)
+
+    assert books.offsets.marks([PLACE]) == {PLACE: (7, word)}
+    assert abs(since_of(word) - time.time() * 1000) < 60_000
+    assert books.offsets.with_times({PLACE: 7, ("another", 1): 3}) == {PLACE: (7, since_of(word))}
+
+
+def test_the_time_of_a_killed_owner_is_kept_and_stands_behind_its_map():
+    """Until the end is clean: what it had copied may be of records that are not committed yet."""
+    word = marker_at((7, "L1u@1000"))
+    assert word == "L1u@1000"
+    books = Books()
+    books.offsets.begin(PLACE, 7, (7, "L1u@1000"), word)
+    books.read(range(7, 12))
+    books.readers[0].finishes([9])
+    offset, text = books.due()
+
+    assert (offset, text.partition("@")[2]) == (7, "1000")
+    assert [at for at in range(7, 12) if decode_finished(offset, text).has(at)] == [9]
+    assert books.offsets.marks([PLACE]) == {}
+    books.readers[0].finishes([7, 8, 10, 11])
+    assert books.due() == (12, "L1u@1000")
+    assert books.due(last_of=[PLACE]) == (12, CLEAN)
+
+
 def test_a_new_group_says_so_until_it_has_something_else_to_say():
     """Those that begin together with it must not take its first commits for those of a group that was there before."""
     books = Books()
@@ -237,7 +269,7 @@ def test_a_new_group_says_so_until_it_has_something_else_to_say():
 def test_what_is_not_clean_needs_no_mark():
     """It says so already, and its map is not to be overwritten."""
     text = encode_finished(7, 20, [7])
-    assert Books(start=7, known=(7, "")).offsets.marks([PLACE]) == {}
+    assert Books(start=7, known=(7, "L1u@5")).offsets.marks([PLACE]) == {}
     assert Books(start=7, known=(7, text)).offsets.marks([PLACE]) == {}
     assert Books().offsets.marks([("another", 3)]) == {}
 

@@ -16,9 +16,13 @@ class Group:
 
     def __init__(self, *_):
         self.commits = []
+        self.found = {}
 
     def commit_all(self, offsets, *, wait):
         self.commits.append(dict(offsets))
+
+    def known(self, places):
+        return self.found
 
 
 def charge(record):
@@ -40,9 +44,9 @@ def planner(tmp_path, monkeypatch):
 def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):
     """Kafka forgets the offset of a partition that is idle for a week; an app that runs must not lose its place."""
     places = {("orders", 0): 5, ("orders", 1): 7}
-    said = {place: (offset, "") for place, offset in places.items()}
     planner._commit(places)
     planner._commit(places)
+    said = {place: (at, f"L1u@{planner._began}") for place, at in places.items()}
     assert planner._group.commits == [said, {}]
     monkeypatch.setattr(_planner, "_RENEW", -1.0)
     planner._commit(places)
@@ -52,11 +56,13 @@ def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypat
 def test_a_commit_names_its_topic_and_is_said_again_for_another_one(planner):
     """The same offset in a topic that was recreated is another one. Retry topics are not named."""
     old, new = "o" * 22, "n" * 22
+    planner._since = {}
+    planner._began = 77
     planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, old)
     planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, new)
     first, second = planner._group.commits
-    assert first == {("orders", 0): (0, f"L1@{old}"), ("orders.retry", 0): (3, "")}
-    assert second == {("orders", 0): (0, f"L1@{new}")}
+    assert first == {("orders", 0): (0, f"L1u@77@{old}"), ("orders.retry", 0): (3, "L1u@77")}
+    assert second == {("orders", 0): (0, f"L1u@77@{new}")}
 
 
 def test_offsets_carry_the_id_of_their_topic(planner):
@@ -67,6 +73,40 @@ def test_offsets_carry_the_id_of_their_topic(planner):
     before = planner._as_offsets(places, "")
     assert before == {"orders": {"0": 5, "10": 7}, "orders.retry": {"0": 3}}
     assert (planner._id_of(before), _planner._as_places(before)) == ("", places)
+
+
+NOW = 10**13
+PLACE = ("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_of_group", "since"),
+    [
+        ({}, True, NOW),  # a new group
+        ({PLACE: (5, "L1c")}, True, NOW),  # ended well
+        ({PLACE: (5, "")}, True, NOW),  # reset, or committed by another tool
+        ({PLACE: (5, "L1u@77")}, True, 77),  # killed
+        ({PLACE: (5, "L1rAQ@77")}, True, 77),  # killed on the direct engine
+        ({PLACE: (5, "L1rAQ")}, True, 0),  # the same, of a version that wrote no time
+        ({PLACE: (5, "")}, False, NOW),  # a checkpoint, and a reset to where it stands
+        ({PLACE: (3, "L1u@77")}, False, 77),  # killed between the checkpoint and the group's offset
+        ({PLACE: (3, "")}, False, 0),  # a checkpoint counts, whatever the group says
+        ({}, False, 0),
+    ],
+)
+def test_since_when_copies_count(planner, found, is_of_group, since):
+    """Those of a killed run do. Without laneway's marker the offset is a reset, and none do."""
+    planner._group.found, planner._is_of_group, planner._began = found, is_of_group, NOW
+    planner._learn_since({PLACE: 5})
+    assert planner._since == {PLACE: since}
+    planner._commit({PLACE: 6})
+    assert planner._group.commits == [{PLACE: (6, f"L1u@{since}")}]
+
+
+def test_the_last_commit_says_that_nothing_is_under_way(planner):
+    """So that the next run need not look for copies."""
+    planner._commit_for_good({PLACE: 6}, "")
+    assert planner._group.commits == [{PLACE: (6, "L1c")}]
 
 
 def test_waiting_for_a_back_off_is_no_pace(planner, tmp_path):

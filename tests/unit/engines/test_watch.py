@@ -24,6 +24,7 @@ from laneway.engines.direct._stalls import Heard
 from laneway.engines.direct._watch import Watch
 from laneway.errors import ProduceError
 from laneway.events import CopyFailed, OffsetsCommitted, PartitionsRevoked, RecordParked
+from laneway.pipeline._outbox import Late
 from support.stations import ORDERS, Post, row, station_of
 from support.waiting import eventually
 
@@ -492,6 +493,34 @@ def test_the_state_says_that_partitions_do_not_come():
     crew.has_joined, crew.found = True, {("orders", 0): 0}
     watch._look()
     assert life.detail == ""
+
+
+def test_a_late_copy_is_a_warning():
+    """With topic, count and reason; when the client has given up on it, that is said instead."""
+    app = App("shop")
+
+    @app.handler(ORDERS, lanes=4)
+    def charge(record):
+        raise ValueError("bad")
+
+    post = Post(answers=False)
+    with station_of(app, [row(0)], post) as station:
+        eventually(lambda: station.desk.outbox.pending == 1, timeout=30)
+        crew = Crew()
+        crew.found, crew.stations = {("orders", 0): 0}, [station]
+        watch, _ = watching(crew)
+        assert watch.health().reasons == ()
+        since = time.monotonic() - 7
+        station.desk.outbox._aged = time.monotonic() + 60  # it would look by itself in five seconds
+        station.desk.outbox.late = (Late("orders.shop.error", 1, since, "there is no such topic"),)
+        [reason] = watch.health().reasons
+        cause, _ = station.cause()
+        post.answers = True
+
+    assert (reason.level, reason.code) == (Level.WARNING, "copies-late")
+    words = "1 copy or message for orders.shop.error not acknowledged for 7s: there is no such topic"
+    assert reason.words == f"{words}; records of handler 'charge' wait"
+    assert cause[0, 0].words == f"its copy or message is not safe yet: {words}"
 
 
 def test_a_reason_knows_since_when():

@@ -163,7 +163,7 @@ def test_a_follower_that_is_too_large_is_parked_with_that_reason():
 
 def test_a_copy_too_large_for_both_topics_is_reduced():
     """On the error topic the usual way goes on: without the trace, then as a reference."""
-    room = Room(TOO_LARGE, TOO_LARGE, TOO_LARGE)
+    room = Room(TOO_LARGE, TOO_LARGE, TOO_LARGE, oversize="reference")
     room.send_all((make_record(1, raw=b"all of it"), BAD, Defer(1)))
     for _ in range(8):
         room.tick()
@@ -171,6 +171,72 @@ def test_a_copy_too_large_for_both_topics_is_reduced():
 
     assert [copy["value"] for copy in room.sender.sent] == [b"all of it"] * 3 + [None]
     assert (room.tally.parked, room.tally.reduced, room.seen[-1]) == (1, 1, "then")
+
+
+def reduced(copy):
+    """What a copy says that it leaves out."""
+    return dict(copy["headers"]).get("laneway-reduced")
+
+
+def test_a_copy_that_does_not_fit_waits_for_the_limit_to_be_raised():
+    """At each try the whole one goes first, and right behind it the one without the trace."""
+    room = Room(*[TOO_LARGE] * 6)
+    room.send_all((make_record(1, raw=b"all of it"), BAD, Park()))
+    for _ in range(20):
+        room.tick()
+        if not room.sender.acked:
+            assert room.seen == []
+        room.clock.advance(1)
+
+    assert [reduced(copy) for copy in room.sender.sent] == [None, b"trace"] * 3 + [None]
+    assert {copy["value"] for copy in room.sender.sent} == {b"all of it"}
+    assert room.seen == [("finished", 1), "then"]
+    assert (room.tally.parked, room.tally.reduced) == (1, 0)
+
+
+def test_the_smaller_copy_is_tried_without_a_pause():
+    """Only what cannot be made smaller waits."""
+    room = Room(TOO_LARGE, TOO_LARGE)
+    room.send_all((make_record(1), BAD, Park()))
+    room.tick(3)
+    assert [reduced(copy) for copy in room.sender.sent] == [None, b"trace"]
+    assert room.outbox.trouble == f"cannot write to {ERROR}: too large"
+    room.clock.advance(1)
+    room.tick(2)
+    assert room.seen == [("finished", 1), "then"]
+
+
+@pytest.mark.parametrize(
+    ("refusals", "kept", "told"),
+    [
+        (2, ["a", "large", "b", "a"], b"the value of 9 bytes"),
+        (3, ["a", "b", "a"], b"the value of 9 bytes, 1 of 4 headers"),
+        (12, [], b"the value of 9 bytes, 4 of 4 headers"),
+    ],
+)
+def test_a_reference_keeps_of_the_headers_what_fits(refusals, kept, told):
+    """The largest go first, the others keep their order; it says what it leaves out."""
+    room = Room(*[TOO_LARGE] * refusals, oversize="reference")
+    own = [("a", b"1"), ("large", b"x" * 100), ("b", None), ("a", b"2")]
+    room.send_all((make_record(1, raw=b"all of it", headers=own), BAD, Park()))
+    for _ in range(60):
+        room.tick()
+        room.clock.advance(5)
+    (copy,) = room.sender.acked
+    assert (copy["key"], copy["value"], reduced(copy)) == (b"k", None, b"value")
+    assert [name for name, _ in copy["headers"] if not name.startswith("laneway-")] == kept
+    assert dict(copy["headers"])["laneway-left-out"] == told
+    assert (room.tally.parked, room.tally.reduced) == (1, 1)
+
+
+def test_what_no_client_takes_is_a_reference_in_any_case():
+    """To wait would not help: an interceptor has made a header of the wrong type."""
+    room = Room(*[TypeError("no bytes")] * 2)
+    room.send_all((make_record(1, raw=b"all of it", headers=[("own", b"1")]), BAD, Park()))
+    room.tick(4)
+    (copy,) = room.sender.acked
+    assert (copy["value"], reduced(copy)) == (None, b"value")
+    assert "own" not in dict(copy["headers"])
 
 
 def test_followers_have_no_error_and_keep_their_calls():

@@ -201,3 +201,62 @@ def test_a_message_that_is_too_large_does_not_spoil_its_neighbours():
     post(b"6")
     outbox.tick(20.0)
     assert landed[-2:] == [b"5", b"6"]  # together again
+
+
+def note(topic):
+    """A letter whose end has no effect."""
+    return Told((topic, *POSTED[1:]), lambda: None, lambda letter, error: False)
+
+
+def late(outbox):
+    """What waits for long: topic, count and reason."""
+    return [(each.topic, each.count, each.reason) for each in outbox.late]
+
+
+def test_what_is_not_acknowledged_for_five_seconds_is_said():
+    """With topic, count and reason, long before the client gives up; and no longer when it has arrived."""
+    sender, notices, asked = FakeSender(), [], []
+    sender.is_silent = True
+    outbox = Outbox(sender, Tally(), notices.append)
+
+    def diagnose(topic):
+        asked.append(topic)
+        return "there is no such topic"
+
+    outbox.diagnose = diagnose
+    for number in range(3):
+        outbox.post(note("errors"))
+        outbox.tick(100.0 + number)
+    outbox.post(note("other"))
+    outbox.tick(103.9)
+    assert (asked, late(outbox)) == ([], [])
+    outbox.tick(104.9)
+    assert (set(asked), late(outbox)) == ({"errors"}, [])
+    outbox.tick(105.9)
+    assert late(outbox) == [("errors", 2, "there is no such topic")]
+    assert notices == [
+        "2 copies or messages for errors not acknowledged for 6s: there is no such topic; the records wait"
+    ]
+    outbox.tick(112.0)
+    assert late(outbox) == [("errors", 3, "there is no such topic"), ("other", 1, "there is no such topic")]
+    assert len(notices) == 1
+    sender.is_silent = False
+    outbox.tick(113.0)
+    outbox.tick(114.0)
+    assert (late(outbox), outbox.pending) == ([], 0)
+
+
+def test_what_comes_later_is_not_taken_for_old():
+    """After a time in which nothing was sent, and while letters come and go all the time."""
+    sender = FakeSender()
+    outbox = Outbox(sender, Tally())
+    for second in range(100):
+        sender.is_silent = second % 2 == 0
+        outbox.post(note("errors"))
+        outbox.tick(float(second))
+        assert late(outbox) == []
+    outbox.tick(1000.0)
+    sender.is_silent = True
+    outbox.post(note("errors"))
+    outbox.tick(2000.0)
+    assert late(outbox) == []

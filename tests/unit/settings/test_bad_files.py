@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "unknown and far": (
         "default:\n  zzzzzz: 1\n",
-        [(2, "zzzzzz", "Fix: use one of: cluster, clusters, drain, engine")],
+        [(2, "zzzzzz", "Fix: use one of: cluster, clusters, create_topics, drain, engine")],
     ),
     "unknown in a table": (
         MAIN + "      producer: {compresion: zstd}\n",
@@ -201,6 +201,10 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "producer buffer": (
         MAIN + "      producer: {buffer_size: 1KiB}\n",
+        [(5, "clusters.main.producer.buffer_size", "Fix: make it at least 2MiB")],
+    ),
+    "producer message": (
+        MAIN + "      producer: {max_message_size: 65MiB}\n",
         [(5, "clusters.main.producer.max_message_size", "does not fit into buffer_size")],
     ),
     "sasl without mechanism": (

@@ -55,12 +55,22 @@ def test_producers_get_safe_defaults():
         "acks": "all",
         "linger.ms": 5,
         "delivery.timeout.ms": 30000,
-        "message.max.bytes": 1048576,
+        "message.max.bytes": 67108864,
         "compression.type": "none",
         "queue.buffering.max.kbytes": 65536,
         "partitioner": "murmur2_random",
     }
     assert expected == load().cluster().producer_options()
+
+
+@pytest.mark.parametrize(
+    ("given", "most"),
+    [({}, 2**26), ({"max_message_size": "1MiB"}, 2**20 + 2**16), ({"max_message_size": "64MiB"}, 2**26)],
+)
+def test_the_client_has_no_limit_of_its_own(given, most):
+    """What could be read can be copied; a limit that is asked for leaves room for the headers of a copy."""
+    settings = load(overrides={f"clusters.main.producer.{name}": value for name, value in given.items()})
+    assert settings.cluster().producer_options()["message.max.bytes"] == most
 
 
 def test_acks_of_the_leader_are_allowed_with_a_warning():

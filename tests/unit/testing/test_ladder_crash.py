@@ -106,3 +106,27 @@ def test_a_record_that_was_parked_is_not_parked_again(monkeypatch):
             kafka.drain()
         kafka.drain()
         assert (seen, len(kafka.errors(app)), kafka.tally.repeated) == ([b"1"], 1, 1)
+
+
+def test_a_reset_runs_everything_again_and_a_crash_after_it_does_not(monkeypatch):
+    """A tool that sets the offsets leaves no word: what was copied before it is no reason to leave a record out."""
+    app, calls = App("a"), []
+
+    @app.handler(Topic("t"))
+    def handle(record):
+        calls.append(record.raw)
+        if record.raw == b"bad":
+            raise ValueError
+
+    with running(app) as kafka:
+        for value in (b"bad", b"good"):
+            kafka.produce_raw("t", value, key=b"k", partition=0)
+        kafka.drain()
+        kafka.crash()
+        kafka.commit("a", "t", 0, 0)
+        with uncommitted(kafka, monkeypatch):
+            kafka.drain()
+            assert (calls, kafka.tally.repeated) == ([b"bad", b"good"] * 2, 0)
+        kafka.drain()
+        assert (calls, kafka.tally.repeated) == ([b"bad", b"good"] * 2 + [b"good"], 1)
+        assert len(kafka.errors(app)) == 2

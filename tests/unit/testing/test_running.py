@@ -276,3 +276,36 @@ def test_misuse_is_explained():
         pass
     with pytest.raises(EngineError, match="running"):
         FakeKafka().drain()
+
+
+@pytest.mark.parametrize("oversize", ["wait", "reference"])
+def test_a_copy_that_does_not_fit_waits_or_is_a_reference(oversize):
+    """As on a broker: by default the whole copy is written once the topic takes it, and its key waits till then."""
+    app, orders, seen = App("billing", oversize=oversize), Topic("orders"), []
+
+    @app.handler(orders, lanes=2)
+    def store(record):
+        seen.append(record.raw)
+        if record.raw == b"bad":
+            raise ValueError
+
+    with running(app) as kafka:
+        write, sizes = kafka.write, [0]
+
+        def checked(topic, key, value, **rest):
+            too_large = topic.endswith(".error") and len(value or b"") > sizes[0]
+            return MessageTooLargeError("planted") if too_large else write(topic, key, value, **rest)
+
+        kafka.write = checked
+        for value in (b"bad", b"good"):
+            kafka.produce_raw(orders, value, key=b"k", headers=[("own", b"1")])
+        kafka.drain()
+        kafka.advance("1m")
+        waits = oversize == "wait"
+        assert (seen, len(kafka.errors(app))) == (([b"bad"], 0) if waits else ([b"bad", b"good"], 1))
+        sizes[0] = 100
+        kafka.advance("10s")
+        [copy] = kafka.errors(app)
+        assert (copy.raw, copy.header("laneway-reduced")) == ((b"bad", None) if waits else (None, b"value"))
+        assert (copy.header("own"), seen) == (b"1", [b"bad", b"good"])
+        assert kafka.tally.reduced == (not waits)

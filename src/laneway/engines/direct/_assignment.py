@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from laneway.engines._recreated import size_at_start
 from laneway.engines.direct._lease import Lease
+from laneway.engines.direct._offsets import marker_at
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.kafka import BrokerAbsentError, NotOwnerError
-from laneway.lanes import CLEAN, NEW, decode_finished, is_clean
+from laneway.lanes import CLEAN, NEW, UNDER_WAY, decode_finished, is_clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -236,8 +237,9 @@ class Assignment:
             places = self._with_retries([(source, partition)])
             for place in places:
                 found = known.get(place)
-                word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else ""
-                self._offsets.begin(place, starts[place], found, word, topic_id=self.logs.id_of(place[0]))
+                word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else UNDER_WAY
+                topic_id = self.logs.id_of(place[0])
+                self._offsets.begin(place, starts[place], found, marker_at(found, word), topic_id=topic_id)
                 finished = None if found is None else decode_finished(*found)
                 # One that tells of more than there is speaks of another log; what is written next would be passed over.
                 if finished is not None and finished.end <= self._bounds(place)[1]:
@@ -246,7 +248,7 @@ class Assignment:
                     station.open(partition)
             if not all(is_clean(known.get(place, (0, CLEAN))[1]) for place in places):
                 unclean.append(partition)
-        held = self._recovery.begin(source, partitions, starts, unclean=unclean)
+        held = self._recovery.begin(source, partitions, self._offsets.with_times(starts), unclean=unclean)
         is_delayed = source in self._retries and source in self._retries[source].topics
         self.membership.paused.update((source, partition) for partition in (partitions if is_delayed else held))
         self._new += [(source, partition) for partition in partitions]
@@ -259,9 +261,8 @@ class Assignment:
         marks = self._offsets.marks(self._with_retries(places))
         self.commit_now(marks, max(self._deadline, time.monotonic() + _ANSWER))
         waiting = self._recovery.places
-        for place in places:
-            if place not in waiting:
-                self.own_retries(*place)
+        for place in [place for place in places if place not in waiting]:
+            self.own_retries(*place)
 
     def own_retries(self, source: str, partition: int) -> None:
         """Let the retry topics of a partition be read."""

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from laneway.engines._care import Care
 from laneway.engines._clients import prefetch
 from laneway.engines._topics import feeds_of
 from laneway.engines.direct._assignment import Assignment
@@ -109,6 +110,12 @@ class Crew:
                 stations.setdefault(own.topic.name, []).append(station)
                 by_source.setdefault(route.topic.name, []).append(station)
         self.stations = [station for found in stations.values() for station in found]
+        self._may_create = settings.create_topics
+        # Not of runs over an error topic: that one is what they read.
+        errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
+        care = Care(lambda: self.admin, errors, may_create=settings.create_topics)
+        for station in self.stations:
+            station.desk.outbox.diagnose = care.trouble
         options = {**cluster.consumer_options(), **prefetch(routes, sum(partitions.values()))}
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         skip_lost = settings.on_data_loss == "continue" or limits is not None
@@ -278,6 +285,7 @@ class Crew:
             admin=self.admin,
             options=options,
             skip_lost=skip_lost,
+            may_create=self._may_create,
             delivered=offsets.delivered.__setitem__,
             reached=offsets.reached.__setitem__,
             may_read_on=lambda place: offsets.may_read_on(place, self._membership.finished.get(place)),

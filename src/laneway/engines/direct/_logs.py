@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laneway.engines._recreated import as_loss, describe, differs, is_of_another_log
+from laneway.engines.direct._offsets import marker_at
 from laneway.errors import AdminError, DataLossError
 from laneway.kafka import BrokerAbsentError
 from laneway.lanes import topic_id_of
@@ -307,7 +308,7 @@ class Logs:
         for station in self._stations[topic]:
             station.desk.fence(partition, self.membership.epoch)
             station.open(partition)
-        self._offsets.begin(place, start, None, topic_id=self.id_of(topic))
+        self._offsets.begin(place, start, None, marker_at(None), topic_id=self.id_of(topic))
         self.membership.finished.pop(place, None)
         self.membership.epoch += 1
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from laneway.lanes import CLEAN, encode_finished, is_clean, readable_to, with_topic_id
+from laneway.lanes import CLEAN, UNDER_WAY, encode_finished, readable_to, since_of, under_way, with_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from laneway.kafka import Committed, Place
     from laneway.lanes import Finished
 
-__all__ = ["Offsets"]
+__all__ = ["Offsets", "marker_at"]
 
 _AHEAD = 1_000  # records that one read may bring after it was found that a partition may be read on
 
@@ -58,7 +59,7 @@ class Offsets:
         return tuple(self._starts)
 
     def begin(self, place: Place, start: int, known: Committed | None, word: str = "", *, topic_id: str = "") -> None:
-        """A partition is ours, and is read from an offset on; commits that have nothing to tell say *word*."""
+        """A partition is ours, and is read from an offset on; commits that have nothing else to tell say *word*."""
         self._starts[place] = self.delivered[place] = start
         self._words[place] = word
         self._stops[place] = start
@@ -77,6 +78,10 @@ class Offsets:
         for kept in (self.delivered, self.reached):
             kept.pop(place, None)
         self.full.discard(place)
+
+    def with_times(self, starts: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
+        """Beside the offset of each partition that is ours from when on copies count, milliseconds since the epoch."""
+        return {place: (at, since_of(self._words[place]) or 0) for place, at in starts.items() if place in self._words}
 
     def has(self, place: Place) -> bool:
         """Whether a partition is ours."""
@@ -143,6 +148,8 @@ class Offsets:
                 del earlier[place]
             offset, end, unfinished = _with(found, before)
             text = encode_finished(offset, end, unfinished)
+            # The time of the marker stands behind the map, too.
+            text = text and text + self._words[place][len(self._words[place].partition("@")[0]) :]
             text = text or (CLEAN if last and not unfinished else self._words[place])
             said = (offset, with_topic_id(text, self._ids[place]))
             # The last time it must have arrived, too: nobody is here to send again what is only on its way.
@@ -153,14 +160,15 @@ class Offsets:
     def marks(self, places: Iterable[Place]) -> dict[Place, Committed]:
         """What is to be committed before records of these run: that something may be under way from now on.
 
-        Also where nothing was committed ever: whoever is killed before his first commit may have left copies.
+        Also where nothing was committed yet: an owner that is killed before its first commit may have left copies. And
+        after a reset: the time tells copies that are made from now on from those that were made before.
         """
         ours = [place for place in places if place in self._starts]
         known = {place: self._committed.get(place, (self._starts[place], CLEAN)) for place in ours}
         return {
             place: (offset, with_topic_id(self._words[place], self._ids[place]))
             for place, (offset, text) in known.items()
-            if is_clean(text)
+            if since_of(text) is None
         }
 
     def sent(self, offsets: Mapping[Place, Committed]) -> None:
@@ -188,3 +196,13 @@ def _with(found: tuple[int, int, list[int]], before: Finished | None) -> tuple[i
         return found
     unfinished = [*unfinished, *before.missing(end)]
     return (unfinished[0] if unfinished else before.end), before.end, unfinished
+
+
+def marker_at(found: Committed | None, word: str = UNDER_WAY) -> str:
+    """The marker that the commits of an owner carry which begins now.
+
+    Args:
+        found: the commit that it begins at.
+        word: what stands before the time.
+    """
+    return under_way("" if found is None else found[1], int(time.time() * 1000), word)

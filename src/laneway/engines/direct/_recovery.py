@@ -26,7 +26,7 @@ __all__ = ["Recovery"]
 class _Portion:
     step: int
     ranges: tuple[Range, ...]
-    since: tuple[tuple[str, int, int], ...]
+    since: tuple[tuple[str, int, int, int], ...]
     pending: tuple[Range, ...] = ()
 
 
@@ -79,14 +79,14 @@ class Recovery:
         return {place for run in self._running for place in run.places}
 
     def begin(
-        self, source: str, partitions: list[int], starts: Mapping[Place, int], *, unclean: list[int]
+        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], *, unclean: list[int]
     ) -> list[int]:
         """Start to look things up, if there is anything to look up.
 
         Args:
             source: the topic.
             partitions: those of its partitions that are ours now.
-            starts: where they and their retry topics are read from.
+            starts: where they and their retry topics are read from, and from when on copies count.
             unclean: those whose former owner may have had something under way.
 
         Returns:
@@ -116,7 +116,7 @@ class Recovery:
         return [place for run in over for place in run.places]
 
     def _look_up(
-        self, source: str, partitions: list[int], starts: Mapping[Place, int], unclean: list[int]
+        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], unclean: list[int]
     ) -> list[_Finding]:
         clients = _Clients(self._app, self._admin, self._options)
         try:
@@ -129,10 +129,10 @@ class Recovery:
         clients: _Clients,
         source: str,
         partitions: list[int],
-        starts: Mapping[Place, int],
+        starts: Mapping[Place, tuple[int, int]],
         unclean: list[int],
     ) -> list[_Finding]:
-        since = tuple((topic, part, at) for (topic, part), at in starts.items())
+        since = tuple((*place, *start) for place, start in starts.items())
         found: list[_Finding] = []
         for station in self._stations[source]:
             topic = station.route.topic.name
@@ -140,17 +140,19 @@ class Recovery:
                 chosen = [part for part in partitions if (part in unclean) == is_repeated]
                 if not chosen or not (is_repeated or station.route.parks_behind):
                     continue
-                ranges = tuple(Range(topic, part, starts[topic, part], starts[topic, part]) for part in chosen)
+                ranges = tuple(Range(topic, part, starts[topic, part][0], starts[topic, part][0]) for part in chosen)
                 pending = () if is_repeated else self._pending(station, chosen, starts)
                 portion = _Portion(station.route.step, ranges, since, pending)
                 found.append((station, *recollect(clients, station.route, portion, is_repeated=is_repeated)))
         return found
 
-    def _pending(self, station: Station, partitions: list[int], starts: Mapping[Place, int]) -> tuple[Range, ...]:
+    def _pending(
+        self, station: Station, partitions: list[int], starts: Mapping[Place, tuple[int, int]]
+    ) -> tuple[Range, ...]:
         topics = station.route.retry_topics_of(self._app)[station.route.step :]
         places = [(topic, partition) for topic in topics for partition in partitions]
         ends = patiently(lambda: self._admin.ends_of(places)) if places else {}
-        return tuple(Range(*place, starts[place], end) for place, end in ends.items() if end > starts[place])
+        return tuple(Range(*place, starts[place][0], end) for place, end in ends.items() if end > starts[place][0])
 
 
 class _Run:

@@ -38,6 +38,7 @@ class Retries:
         admin: tells the ends of logs, and makes retry topics that are missing.
         options: librdkafka options of the readers.
         skip_lost: go on when records were deleted before they were read.
+        may_create: whether retry topics may be created.
         delivered: told of each list of records before it is put into an intake, with the offsets it ends at.
         reached: told up to where a partition was read to its end.
         may_read_on: whether commits can tell of what is finished when more of a partition is read.
@@ -51,11 +52,12 @@ class Retries:
         admin: Admin,
         options: Mapping[str, Any],
         skip_lost: bool,
+        may_create: bool,
         delivered: Callable[[Place, int], None],
         reached: Callable[[Place, int], None],
         may_read_on: Callable[[Place], bool] = lambda _: True,
     ) -> None:
-        self._feeds = Feeds(feeds, admin)
+        self._feeds = Feeds(feeds, admin, may_create=may_create)
         self.topics = [feed.topic for feed in feeds if feed.delay or feed.step]
         """What it reads: the retry topics, and the source if its records are to be old."""
         self.passed = 0

@@ -206,6 +206,9 @@ def _elsewhere(station: Station, spot: Spot, heard: Heard, timeout: float) -> Ca
     troubles = heard.troubles(route.name, is_pending=bool(desk.outbox.pending), timeout=timeout)
     if troubles:
         return Cause("copy", "its copy or message is not safe yet: " + "; ".join(words for _, words, _ in troubles))
+    late = "; ".join([each.words(time.monotonic()) for each in desk.outbox.late])
+    if late:
+        return Cause("copy", f"its copy or message is not safe yet: {late}")
     if desk.outbox.pending:
         return Cause("copy", desk.outbox.trouble or "its copy or message has not been acknowledged by the brokers yet")
     return Cause("left", "it is left for the next start, because this one is ending")

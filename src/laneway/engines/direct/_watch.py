@@ -187,7 +187,12 @@ class Watch:
             same = [each for each in crew.stations if each.route.name == route.name]
             pending = any(each.desk.outbox.pending for each in same)
             timeout = crew.cluster.producer.timeout.total_seconds()
-            for topic, words, since in self._heard.troubles(route.name, is_pending=pending, timeout=timeout):
+            troubles = self._heard.troubles(route.name, is_pending=pending, timeout=timeout)
+            known = {topic for topic, _, _ in troubles}
+            for late in [late for each in same for late in each.desk.outbox.late if late.topic not in known]:
+                told = f"{late.words(now)}; records of handler {route.name!r} wait"
+                yield (Level.WARNING, "copies-late", late.topic, told, now - late.since)
+            for topic, words, since in troubles:
                 told = f"{words}; records of handler {route.name!r} wait, and it is tried again"
                 yield (Level.CRITICAL, "cannot-write", topic, told, now - since)
 

@@ -28,8 +28,10 @@ class Share:
     """Which step of the ladder the ranges are of; 0 is the source."""
     pending: tuple[Range, ...] = ()
     """What waits on higher steps in the same partitions."""
-    since: tuple[tuple[str, int, int], ...] = ()
-    """Topic, partition and offset up to which everything is finished, of the source and its retry topics."""
+    since: tuple[tuple[str, int, int, int], ...] = ()
+    """Of the source and its retry topics: topic, partition, offset up to which everything is finished, and from when on
+    copies of what is read there count.
+    """
     is_recovering: bool = False
     """Some of the records may have been worked on by a run that was killed."""
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from laneway.engines._feeds import ABSENT, LOOK, Feeds, patiently
 from laneway.engines._recreated import size_at_start
 from laneway.engines.spark._plan import BatchSize, Share, pack, spread
-from laneway.engines.spark._topic import SourceTopic
+from laneway.engines.spark._topic import SourceTopic, check_starts
 from laneway.engines.spark._worker import routes_of
 from laneway.errors import DataLossError
-from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Place, Range
-from laneway.lanes import with_topic_id
+from laneway.kafka import Admin, BrokerAbsentError, Committed, GroupOffsets, Place, Range
+from laneway.lanes import CLEAN, since_of, under_way, with_topic_id
 
 if TYPE_CHECKING:
     from laneway._route import Route
@@ -50,10 +50,15 @@ class Planner:
         self._routes = routes_of(stream)
         self._admin = Admin(stream.client)
         self._group = GroupOffsets(stream.client, stream.app)
-        self._feeds = Feeds(stream.feeds, self._admin)
+        self._feeds = Feeds(stream.feeds, self._admin, may_create=stream.may_create)
         self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
         self._source = SourceTopic(stream, self._admin)
-        self._committed: dict[Place, tuple[int, str]] = {}
+        self._committed: dict[Place, Committed] = {}
+        self._since: Places | None = None
+        """From when on copies of what is read of each partition count; None until the group was asked for it."""
+        self._began = int(time.time() * 1000)
+        self._is_of_group = False
+        """Whether it begins at the group's offsets, and not where a checkpoint says."""
         self._renewed = time.monotonic()
         self._running: tuple[Offsets, int, float] | None = None
         self._target: Places | None = None
@@ -64,6 +69,7 @@ class Planner:
 
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins: the group's offsets, else the start policy."""
+        self._is_of_group = True
         return patiently(self._begin)
 
     def freeze(self) -> None:
@@ -78,21 +84,14 @@ class Planner:
 
         Spark asks only when the batch before is in its commit log, so what it asks with may be committed.
         """
-        begin, topic_id = _as_places(start), self._id_of(start)
-        self._completed(start)
-        self._notice_renewed(begin)
-        restarted = self._restarted_before_commit(begin, topic_id)
-        if restarted is not None:
-            begin, topic_id = restarted
-        # Not those of a retry topic that was made anew: they would pass over what is in it.
-        done = {place: offset for place, offset in begin.items() if place[0] not in self._anew}
-        self._commit(done, topic_id)
+        begin, topic_id, is_restarted = self._committed_up_to(start)
+        done = self._done(begin)
         if self._is_asked_to(STOP):
             self._commit_for_good(done, topic_id)
             (Path(self._stream.control) / DRAINED).touch()
             time.sleep(LOOK)
             return start
-        if restarted is not None:
+        if is_restarted:
             return self._as_offsets(begin, topic_id)
         deadline = time.monotonic() + _WAIT
         while True:
@@ -111,12 +110,40 @@ class Planner:
                 return start
             if end != begin:
                 return self._as_offsets(end, topic_id)
+            if self._target is not None:
+                self._commit_for_good(done, topic_id)
             if self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
                 return start
             time.sleep(LOOK)
 
+    def _committed_up_to(self, start: Offsets) -> tuple[Places, str, bool]:
+        """Commit where the next batch begins; gives that, the id of the source, and whether it was recreated."""
+        begin, topic_id = _as_places(start), self._id_of(start)
+        self._completed(start)
+        self._notice_renewed(begin)
+        restarted = self._restarted_before_commit(begin, topic_id)
+        if restarted is not None:
+            begin, topic_id = restarted
+        done = self._done(begin)
+        if self._since is None:
+            self._learn_since(begin)
+            # Before anything is copied: without the marker the copies of a killed run are not recognised.
+            said = self._said(done, topic_id)
+            patiently(lambda: self._group.commit_all(said, wait=True))
+            self._committed |= said
+        elif restarted is not None:  # copies of the old topic's records are not those of the new one
+            self._since |= {place: int(time.time() * 1000) for place in begin if place[0] == self._source.name}
+        self._commit(done, topic_id)
+        return begin, topic_id, restarted is not None
+
+    def _done(self, begin: Places) -> Places:
+        """What may be committed: not a retry topic that was recreated, or what is in it would be passed over."""
+        return {place: offset for place, offset in begin.items() if place[0] not in self._anew}
+
     def shares(self, start: Offsets, end: Offsets) -> list[Share]:
         """The tasks of a batch."""
+        if self._since is None:
+            self._learn_since(_as_places(start))
         begin, until = _as_places(start), _as_places(end)
         topic_id = self._id_of(end)
         if self._id_of(start) != topic_id:  # from the old topic to the start of the new one: there is nothing between
@@ -142,7 +169,10 @@ class Planner:
         own = [other for other in self._stream.feeds if route.name in other.routes]
         ends = self._feeds.logs
         topics = {other.topic for other in own}
-        since = tuple((*place, offset) for place, offset in behind.items() if place[0] in topics)
+        times = self._since or {}
+        since = tuple(
+            (*place, offset, times.get(place, self._began)) for place, offset in behind.items() if place[0] in topics
+        )
         return [
             replace(
                 share,
@@ -178,6 +208,26 @@ class Planner:
             found |= {place: offset for place, (offset, _) in valid.items()}
         return self._as_offsets(found, topic_id)
 
+    def _learn_since(self, begin: Places) -> None:
+        """Find out whether a killed run may have worked on what is read next.
+
+        A position that differs from the group's comes from a checkpoint, so it is laneway's own, and its batch may have
+        been under way. An offset of the group without laneway's marker was set by a reset.
+        """
+        known = patiently(lambda: self._group.known(begin))
+        self._since = {}
+        for place, offset in begin.items():
+            at, text = known.get(place, (None, ""))
+            is_of_group = at == offset or (at is None and self._is_of_group)
+            word = text if is_of_group or since_of(text) is not None else under_way("", 0)
+            self._since[place] = since_of(under_way(word, self._began)) or 0
+
+    def _said(self, offsets: Places, topic_id: str) -> dict[Place, Committed]:
+        """What is committed while something may be under way."""
+        times = self._since or {}
+        words = {place: under_way("", times.get(place, self._began)) for place in offsets}
+        return {place: (at, self._text(place, words[place], topic_id)) for place, at in offsets.items()}
+
     def _end_of_next(self, begin: Places) -> Places:
         """Where the next batch would end; *begin* itself when nothing waits."""
         ends = self._target if self._target is not None else self._feeds.ends(begin)
@@ -190,7 +240,7 @@ class Planner:
         waiting = {place: ends[place] - first for place, first in firsts.items()}
         waiting = {place: count for place, count in waiting.items() if count > 0}
         if waiting:
-            self._check_starts(begin, waiting)
+            check_starts(self._stream, self._admin, begin, waiting)
         taken = spread(waiting, self._size.limit)
         # A log that was made anew and is still empty: its old offset must go before as many records come again. And a
         # partition that is new: what comes to wait in it must be known from its first record on.
@@ -272,7 +322,7 @@ class Planner:
         """Commit what is new, and wait for it: a kill right after must not repeat a batch that is done."""
         if time.monotonic() - self._renewed > _RENEW:
             self._committed, self._renewed = {}, time.monotonic()
-        said = {place: (offset, self._text(place, topic_id)) for place, offset in offsets.items()}
+        said = self._said(offsets, topic_id)
         new = {place: found for place, found in said.items() if self._committed.get(place) != found}
         try:
             self._group.commit_all(new, wait=True)
@@ -280,13 +330,13 @@ class Planner:
             return  # the next call tries again
         self._committed |= new
 
-    def _text(self, place: Place, topic_id: str) -> str:
-        return with_topic_id("", topic_id) if place[0] == self._source.name else ""
+    def _text(self, place: Place, text: str, topic_id: str) -> str:
+        return with_topic_id(text, topic_id) if place[0] == self._source.name else text
 
     def _commit_for_good(self, offsets: Places, topic_id: str) -> None:
-        """Commit and see it done; a coordinator that is away is waited for, but not for ever."""
+        """Commit that nothing is under way, and see it done; a coordinator that is away is not waited for for ever."""
         deadline = time.monotonic() + _LAST_COMMIT
-        said = {place: (offset, self._text(place, topic_id)) for place, offset in offsets.items()}
+        said = {place: (offset, self._text(place, CLEAN, topic_id)) for place, offset in offsets.items()}
         while True:
             try:
                 return self._group.commit_all(said, wait=True)
@@ -336,22 +386,6 @@ class Planner:
 
     def _start(self, place: Place) -> int:
         return self._admin.starts(place[0], [place[1]])[place[1]]
-
-    def _check_starts(self, begin: Places, waiting: Places) -> None:
-        """Notice deleted records here, before any handler runs; a task would run again for each of its attempts."""
-        if self._stream.skip_lost:
-            return
-        for feed in self._stream.feeds:
-            partitions = [partition for topic, partition in waiting if topic == feed.topic]
-            lows = self._admin.starts(feed.topic, partitions) if partitions else {}
-            for partition, low in lows.items():
-                known = begin.get((feed.topic, partition), low)
-                if known < low:
-                    raise DataLossError(
-                        f"{feed.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log begins at "
-                        f"{low} now). They were deleted before they were read. To go on without them set "
-                        "on_data_loss: continue"
-                    )
 
 
 def _as_places(offsets: Offsets) -> Places:

@@ -66,6 +66,7 @@ def stream_of(app: str, routes: list[Route], settings: Settings, folder: Path, p
         first_batch=min(max(1, route.lanes) * max(route.size, 1) for route in routes) * partitions * _FIRST_ROUNDS,
         start=next((start for start in starts if start), "earliest"),
         skip_lost=settings.on_data_loss == "continue",
+        may_create=settings.create_topics,
         control=str(folder),
         feeds=feeds_of(app, routes),
     )

@@ -53,6 +53,8 @@ class Stream:
     """Records of the first batch, before the pace of the handlers is known."""
     start: str = "earliest"
     skip_lost: bool = False
+    may_create: bool = True
+    """Whether error and retry topics may be created."""
     control: str = ""
     """Folder through which the driver tells the planner, which runs beside it, to stop."""
     feeds: tuple[Feed, ...] = ()

@@ -39,6 +39,7 @@ def run_share(stream: Stream, share: Share) -> Tally:
         backlog=backlog,
         breaker=worker.host.breakers[stream.app, route.name],
     )
+    desk.outbox.diagnose = worker.care.trouble
     desk.pace = worker.host.paces.get((stream.app, route.name), 0.0)
     reader = worker.reader_of(route.topic.name)
     source: Any = FreshSource(reader, copied) if copied else reader

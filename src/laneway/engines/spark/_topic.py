@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laneway.engines._recreated import as_loss, describe, differs, is_of_another_log
+from laneway.errors import DataLossError
 from laneway.kafka import BrokerAbsentError
 from laneway.lanes import topic_id_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from laneway.engines.spark._stream import Stream
     from laneway.kafka import Admin, Committed, Place
 
-__all__ = ["LOSS", "SourceTopic"]
+__all__ = ["LOSS", "SourceTopic", "check_starts"]
 
 LOSS = "loss"
 """File of the control folder: why the query must end in the middle of its batch."""
@@ -137,3 +138,23 @@ class SourceTopic:
             self._told.add(text)
             sys.stderr.write(f"laneway: {text}; it is read from its start\n")
             sys.stderr.flush()
+
+
+def check_starts(stream: Stream, admin: Admin, begin: Mapping[Place, int], waiting: Iterable[Place]) -> None:
+    """Notice deleted records before any handler runs; a task would run again for each of its attempts.
+
+    Raises:
+        DataLossError: some are gone, and that is not to be passed over.
+    """
+    if stream.skip_lost:
+        return
+    for feed in stream.feeds:
+        partitions = [partition for topic, partition in waiting if topic == feed.topic]
+        lows = admin.starts(feed.topic, partitions) if partitions else {}
+        for partition, low in lows.items():
+            known = begin.get((feed.topic, partition), low)
+            if known < low:
+                raise DataLossError(
+                    f"{feed.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log begins at {low} now). "
+                    "They were deleted before they were read. To go on without them set on_data_loss: continue"
+                )

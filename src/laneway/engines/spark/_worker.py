@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 
 from laneway._error_app import ErrorApp
 from laneway._garbage import collect_rarely
+from laneway.engines._care import Care
 from laneway.engines._clients import new_loop
 from laneway.kafka import Admin, KafkaSender, RangeReader
 from laneway.pipeline import BreakerState
@@ -106,6 +107,9 @@ class Worker:
         self._readers = {stream.topic: RangeReader(stream.consumer, skip_lost=stream.skip_lost)}
         self._admin: Admin | None = None
         self._steps: dict[tuple[str, int], Route] = {}
+        routes = self._routes.values()
+        errors = {route.error_topic_of(self.app): route.topic.name for route in routes if route.rerun is None}
+        self.care = Care(lambda: self.admin, errors, may_create=stream.may_create)
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
         self.sender = KafkaSender(stream.producer)
 

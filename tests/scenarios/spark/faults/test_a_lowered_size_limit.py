@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 def test_what_does_not_fit_is_parked_and_what_does_not_fit_there_is_reduced(scene: FaultScene) -> None:
     """Too large for the retry topic: parked whole. For both: parked as a reference. Small ones beside them climb."""
-    run = scene.begin(steps="1s")
+    run = scene.begin(steps="1s", LANEWAY__HANDLERS__HANDLE__OVERSIZE="reference")
     scene.produce_failing([1])
     scene.until(lambda: scene.is_finished() and len(scene.done()) == 1)
 

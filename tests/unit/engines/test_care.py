@@ -1,0 +1,143 @@
+"""Retry and error topics: what is created beside a source, and what is done about one that is missing."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from laneway import App, Topic
+from laneway._life import Life
+from laneway.engines import _topics
+from laneway.engines._care import Care
+from laneway.engines._feeds import Feeds
+from laneway.engines._topics import Feed, create_beside, prepare_topics
+from laneway.errors import AdminError
+from laneway.kafka import MISSING, BrokerAbsentError
+from laneway.settings import load
+from support.waiting import eventually
+
+SOURCE, ERROR, RETRY = "orders", "orders.billing.error", "orders.billing.retry.1"
+
+
+class Cluster:
+    """Topics as an admin sees them."""
+
+    def __init__(self, *topics, largest=1000, refuses=()):
+        self.topics = dict.fromkeys(topics, 3)
+        self.configs = {}
+        self._largest, self._refuses = largest, refuses
+
+    def partitions(self, topic):
+        return list(range(self.topics.get(topic, 0)))
+
+    def trouble(self, topic):
+        return "" if topic in self.topics else MISSING
+
+    def largest(self, topic):
+        return self._largest
+
+    def create(self, topic, partitions, *, config):
+        for name in self._refuses:
+            if name in config:
+                raise AdminError(f"cannot create topic {topic}: {name} is not allowed")
+        self.topics[topic], self.configs[topic] = partitions, config
+        return True
+
+
+def care_of(cluster, **rest):
+    return Care(lambda: cluster, {ERROR: SOURCE}, **{"may_create": True, **rest})
+
+
+def asked(care, topic, words):
+    """Ask until it says these words."""
+    eventually(lambda: care.trouble(topic) == words, timeout=10, every=0.01, why=lambda: care.trouble(topic))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "config"),
+    [
+        (Cluster(SOURCE), {"retention.ms": "-1", "max.message.bytes": str(1000 + 2**16)}),
+        (Cluster(SOURCE, largest=2**31 - 1), {"retention.ms": "-1", "max.message.bytes": str(2**31 - 1)}),
+        (Cluster(SOURCE, largest=None), {"retention.ms": "-1"}),  # we may not know
+        (Cluster(SOURCE, refuses=["max.message.bytes"]), {"retention.ms": "-1"}),  # a cluster with rules of its own
+    ],
+)
+def test_a_topic_beside_a_source_takes_what_that_takes(cluster, config):
+    """And the headers of a copy; it keeps its records."""
+    assert create_beside(cluster, ERROR, SOURCE, 3)
+    assert cluster.configs == {ERROR: config}
+
+
+def test_a_topic_that_may_not_be_created_is_an_error():
+    """Not a loop: the same is refused without the limit."""
+    with pytest.raises(AdminError, match=r"retention\.ms is not allowed"):
+        create_beside(Cluster(SOURCE, refuses=["retention.ms"]), ERROR, SOURCE, 3)
+
+
+def test_an_error_topic_that_was_deleted_is_created_again(capsys):
+    """With the partitions of its source, and a line that says so, once."""
+    cluster = Cluster(SOURCE)
+    care = care_of(cluster)
+    asked(care, ERROR, "it had been deleted and is created again")
+    assert cluster.topics[ERROR] == 3
+    assert capsys.readouterr().err == f"laneway: created topic {ERROR} again: it had been deleted\n"
+
+
+def test_what_may_not_be_created_is_said():
+    """Nor is any other topic than an error topic created here."""
+    cluster = Cluster(SOURCE)
+    asked(care_of(cluster, may_create=False), ERROR, f"{MISSING}, and create_topics is false: create it")
+    asked(care_of(cluster), "elsewhere", MISSING)
+    assert set(cluster.topics) == {SOURCE}
+
+
+def test_the_caller_does_not_wait():
+    """Brokers may take long to answer; meanwhile nothing is known, and they are asked once."""
+    cluster, gate, questions = Cluster(SOURCE), threading.Event(), []
+
+    def trouble(topic):
+        questions.append(topic)
+        assert gate.wait(10)
+        raise BrokerAbsentError("nobody")
+
+    cluster.trouble = trouble
+    care = care_of(cluster)
+    assert [care.trouble(ERROR) for _ in range(100)] == [""] * 100
+    gate.set()
+    asked(care, ERROR, "no broker answers (nobody)")
+    assert questions == [ERROR]
+
+
+def test_a_retry_topic_that_may_not_be_created_is_waited_for(capsys):
+    """Nothing is read meanwhile, and it is said, but not all the time."""
+    cluster = Cluster(SOURCE)
+    feeds = (Feed(SOURCE, ("charge",)), Feed(RETRY, ("charge",), 1, 5.0))
+    looked_at = Feeds(feeds, cluster, may_create=False)
+    for _ in range(3):
+        with pytest.raises(BrokerAbsentError, match="create_topics is false"):
+            looked_at.numbers(feeds[0])
+    assert capsys.readouterr().err.count(f"the retry topic {RETRY} is missing, and create_topics is false") == 1
+    assert set(cluster.topics) == {SOURCE}
+    assert Feeds(feeds, cluster).numbers(feeds[1]) == [0, 1, 2]
+    assert capsys.readouterr().err == f"laneway: created topic {RETRY} again: it had been deleted\n"
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+def test_at_the_start_the_same_rule_holds(monkeypatch, capsys, may_create):
+    """What is missing is created and said; or it is waited for, and the state says for what."""
+    app, cluster, life = App("billing"), Cluster(SOURCE), Life(lambda *_: None)
+    app.handler(Topic(SOURCE))(lambda record: None)
+    monkeypatch.setattr(_topics, "Admin", lambda _: cluster)
+    settings, looks = load(overrides={"create_topics": may_create}), []
+
+    def is_stopping():
+        looks.append(life.detail)
+        return len(looks) > 5
+
+    assert prepare_topics(app, settings, life, is_stopping, threading.Event()) == may_create
+    if may_create:
+        assert capsys.readouterr().err == f"laneway: created topic {ERROR} with 3 partitions: it was not there\n"
+    else:
+        assert looks[-1] == f"waiting for topic {ERROR} (create_topics is false)"
+        assert set(cluster.topics) == {SOURCE}
