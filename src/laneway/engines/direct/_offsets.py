@@ -36,8 +36,8 @@ class Offsets:
         self._words: dict[Place, str] = {}
         self._committed: dict[Place, Committed] = {}
         self._sent: dict[Place, Committed] = {}
-        self._stops: dict[Place, int] = {}
-        """Up to where a partition may be read before it is computed again."""
+        self.stops: dict[Place, int] = {}
+        """Up to where a partition may be read before `may_read_on` has to be asked again."""
         self.delivered: dict[Place, int] = {}
         """The offset after the last record that was put into the intakes."""
         self.reached = reached
@@ -59,7 +59,7 @@ class Offsets:
         """A partition is ours, and is read from an offset on; commits that have nothing to tell say *word*."""
         self._starts[place] = self.delivered[place] = start
         self._words[place] = word
-        self._stops[place] = start
+        self.stops[place] = start
         self.full.discard(place)
         self.reached.pop(place, None)
         if known is not None:
@@ -69,7 +69,7 @@ class Offsets:
         """A partition is ours no longer."""
         if place in self._starts:
             self._spanned += self.position(place) - self._starts[place]
-        for kept in (self._starts, self._words, self._committed, self._sent, self._stops, self.delivered, self.reached):
+        for kept in (self._starts, self._words, self._committed, self._sent, self.stops, self.delivered, self.reached):
             kept.pop(place, None)
         self.full.discard(place)
 
@@ -106,10 +106,10 @@ class Offsets:
         if place not in self._starts:
             return True
         position = self.position(place)
-        if position >= self._stops[place]:
+        if position >= self.stops[place]:
             stop = readable_to(*_with(self.progress(place), before)) - _AHEAD
-            self._stops[place] = stop if before is None else max(stop, before.end)
-        may = position < self._stops[place]
+            self.stops[place] = stop if before is None else max(stop, before.end)
+        may = position < self.stops[place]
         (self.full.discard if may else self.full.add)(place)
         return may
 
