@@ -54,7 +54,7 @@ class DirectScene(Scene):
         for kind in ("begun", "done", "failed"):
             (self._history(name) / kind).mkdir(parents=True)
         target = rest.pop("target", "support.direct_app:app")
-        made = self.run("--engine", "direct", *arguments, target=target, life=name, **QUICK, **rest)
+        made = self.run("--engine", "direct", *arguments, target=target, life=name, **{**QUICK, **rest})
         self.workers.append(made)
         return made
 
