@@ -71,6 +71,23 @@ def test_its_late_results_count_for_nothing(scene: DirectScene, kind: str) -> No
     assert twice <= begun
 
 
+def test_one_that_is_still_a_member_goes_on(scene: DirectScene) -> None:
+    """Frozen for longer than calls may begin without a poll, but not for a whole session: nothing runs twice."""
+    frozen = scene.worker(seconds=0.02, lanes=2, LANEWAY__CLUSTERS__MAIN__CONSUMER__SESSION_TIMEOUT="10s")
+    scene.wait_for(lambda: scene.told_by(0), why="a member")
+    scene.produce(1_500, keys=200)
+    scene.wait_for_calls(100)
+    frozen.send(signal.SIGSTOP)
+    time.sleep(7.5)
+    frozen.send(signal.SIGCONT)
+    scene.wait_until_idle()
+    scene.dismiss_all()
+
+    assert _times(scene, 0, "lost") == []
+    assert scene.begun_twice() == set()
+    assert scene.judged().is_clean
+
+
 def sent_by(scene: DirectScene, replies: str, number: int) -> list[float]:
     """When a worker sent its messages."""
     client = Consumer({"bootstrap.servers": scene.bootstrap, "group.id": "none", "enable.auto.commit": False})

@@ -19,6 +19,7 @@ from laneway.engines.direct import _progress, _stalls
 from laneway.engines.direct._check import Check
 from laneway.engines.direct._hold import Hold
 from laneway.engines.direct._host import AppHost
+from laneway.engines.direct._lease import Lease
 from laneway.engines.direct._progress import Progress
 from laneway.engines.direct._stalls import Heard
 from laneway.engines.direct._watch import Watch
@@ -262,6 +263,22 @@ def test_a_partition_that_is_held_for_its_commit_says_so(gate):
     assert (stall.code, stall.offset) == ("running", 3)
     assert stall.words.startswith("handler 'charge' has been running for ")
     assert "the partition is not read on before it is finished, because commits can tell of no more" in stall.words
+
+
+def test_a_process_that_was_stopped_waits_for_its_group():
+    """Free lanes are no help: it is not known whether the record is still its own."""
+    app = App("shop")
+
+    @app.handler(ORDERS, lanes=4)
+    def charge(record):
+        pass
+
+    with station_of(app, []) as station:
+        station.desk.lease = Lease(0.0)
+        station.intake.put([row(3, b"k")])
+        cause = awaited(station, "group", 0, 3)
+
+    assert "waits for its group to say which partitions are still its own" in cause.words
 
 
 def test_what_is_left_for_the_next_start():

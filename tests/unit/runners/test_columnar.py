@@ -230,3 +230,25 @@ def test_a_breaker_that_an_earlier_task_left_open_is_waited_for_before_anything_
 
     assert asked == [[]]
     assert (desk.close().handled, state.is_open) == (1, False)
+
+
+def test_nothing_is_read_or_called_before_it_may_begin():
+    """A process that was stopped waits until it knows what is still its own; then each table is called once."""
+    source, seen, answers = Tables(table(0), table(1)), [], [False, False, True, False, True]
+    asked_at = []
+
+    def may_begin():
+        asked_at.append((len(source.asked), len(seen)))
+        return answers.pop(0) if answers else True
+
+    def handle(rows):
+        assert not answers
+        seen.append(rows.num_rows)
+
+    route = make_route(handle, kind="columnar")
+    clock = FakeClock()
+    desk = Desk(route, "billing", lanes=1, sender=FakeSender(), clock=clock)
+    ColumnarRunner(desk, clock, clock.advance, may_begin).run(source)
+
+    assert asked_at[:5] == [(0, 0), (0, 0), (0, 0), (1, 0), (1, 0)]
+    assert seen == [1, 1]

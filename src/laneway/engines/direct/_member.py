@@ -315,10 +315,10 @@ class Member:
             if not records:
                 return
         last = dict(zip([record.partition for record in records], [record.offset for record in records], strict=True))
-        delivered = self._offsets.delivered
+        delivered, stops = self._offsets.delivered, self._offsets.stops
         for partition, offset in last.items():
             delivered[topic, partition] = offset + 1
-            if not self._may_read_on((topic, partition)):
+            if offset + 1 >= stops.get((topic, partition), 0) and not self._may_read_on((topic, partition)):
                 self._membership.pause([(topic, partition)])
         self._committer.count += len(records)
         self._read += len(records)

@@ -39,8 +39,8 @@ class Offsets:
         """The ids of their topics: every commit says of which topic it is."""
         self._committed: dict[Place, Committed] = {}
         self._sent: dict[Place, Committed] = {}
-        self._stops: dict[Place, int] = {}
-        """Up to where a partition may be read before it is computed again."""
+        self.stops: dict[Place, int] = {}
+        """Up to where a partition may be read before `may_read_on` has to be asked again."""
         self.delivered: dict[Place, int] = {}
         """The offset after the last record that was put into the intakes."""
         self.reached = reached
@@ -62,7 +62,7 @@ class Offsets:
         """A partition is ours, and is read from an offset on; commits that have nothing else to tell say *word*."""
         self._starts[place] = self.delivered[place] = start
         self._words[place] = word
-        self._stops[place] = start
+        self.stops[place] = start
         self.full.discard(place)
         self._ids[place] = topic_id
         self.reached.pop(place, None)
@@ -73,7 +73,7 @@ class Offsets:
         """A partition is ours no longer."""
         if place in self._starts:
             self._spanned += self.position(place) - self._starts[place]
-        for kept in (self._starts, self._words, self._ids, self._committed, self._sent, self._stops):
+        for kept in (self._starts, self._words, self._ids, self._committed, self._sent, self.stops):
             kept.pop(place, None)
         for kept in (self.delivered, self.reached):
             kept.pop(place, None)
@@ -124,10 +124,10 @@ class Offsets:
         if place not in self._starts:
             return True
         position = self.position(place)
-        if position >= self._stops[place]:
+        if position >= self.stops[place]:
             stop = readable_to(*_with(self.progress(place), before)) - _AHEAD
-            self._stops[place] = stop if before is None else max(stop, before.end)
-        may = position < self._stops[place]
+            self.stops[place] = stop if before is None else max(stop, before.end)
+        may = position < self.stops[place]
         (self.full.discard if may else self.full.add)(place)
         return may
 

@@ -184,6 +184,11 @@ def _unstarted(station: Station, heard: Heard) -> Cause:
     desk, route = station.desk, station.route
     if desk.gate is not None and desk.gate.is_open:
         return Cause("breaker", breaker_words(station, heard))
+    if not desk.lease.is_valid:
+        words = (
+            "this process did not poll for too long, and waits for its group to say which partitions are still its own"
+        )
+        return Cause("group", words)
     busy, lanes = desk.scheduler.lanes_busy, desk.scheduler.lanes
     if busy >= lanes:
         return Cause("lane", f"it waits for a free lane of handler {route.name!r}, which are all busy ({lanes:,})")

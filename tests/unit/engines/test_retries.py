@@ -1,0 +1,50 @@
+"""What of retry topics is read, and what of it counts as lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from laneway.engines.direct._retries import Retries
+from laneway.lanes import Finished
+
+TOPIC = "orders.billing.retry.1"
+
+
+class Reader:
+    """A reader that has something, and counts how often it is asked."""
+
+    def __init__(self):
+        self.asked, self.is_exhausted, self.lost, self.gone = 0, False, 0, []
+
+    def fetch(self, most, timeout):
+        self.asked += 1
+        return []
+
+
+def made(may_read_on=lambda place: True):
+    station = SimpleNamespace(room=100)
+    return Retries(
+        (), {TOPIC: [station]}, admin=None, options={}, skip_lost=True, delivered=lambda *_: None,
+        reached=lambda *_: None, may_read_on=may_read_on,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("full", "asked"), [(set(), 1), ({(TOPIC, 1)}, 0), ({(TOPIC, 7)}, 1)])
+def test_a_topic_waits_while_commits_can_tell_of_no_more(full, asked):
+    """All of it, because its partitions are read together; those that are not being read hold up nothing."""
+    retries, reader = made(lambda place: place not in full), Reader()
+    retries._readers[TOPIC], retries._open[TOPIC] = reader, (0, {0: 50, 1: 50})
+    retries._read()
+
+    assert reader.asked == asked
+
+
+def test_what_an_earlier_owner_has_finished_is_not_lost():
+    """Of ten records that were deleted, its map tells of three."""
+    retries, reader = made(), Reader()
+    retries._finished[TOPIC, 0] = Finished([(2, 5), (20, 30)])
+    reader.lost, reader.gone = 14, [(0, 0, 10), (1, 6, 10)]
+
+    assert retries._lost(TOPIC, reader) == 11
