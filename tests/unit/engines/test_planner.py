@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from laneway import App, Topic
@@ -116,3 +118,21 @@ def test_waiting_for_a_back_off_is_no_pace(planner, tmp_path):
     assert planner._waited() == 9.0
     (tmp_path / WAITED).write_text("half wri")
     assert planner._waited() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "read"),
+    [
+        (("", 0), ("n" * 22, 5), 5),
+        (("n" * 22, 0), ("n" * 22, 5), 5),
+        (("o" * 22, 7), ("n" * 22, 0), 0),
+        (("o" * 22, 0), ("n" * 22, 5), 0),
+    ],
+    ids=["from before there were ids", "the same topic", "recreated", "recreated, and never asked for"],
+)
+def test_a_batch_reads_what_lies_between_offsets_of_one_topic(planner, start, end, read):
+    """Between a deleted topic and the new one there is nothing; an id that is learned late takes nothing away."""
+    planner._recovered, planner._source = {}, SimpleNamespace(name="orders", is_other=lambda *_, **__: False)
+    planner._feeds = SimpleNamespace(logs={("orders", 0): 9}, tend=lambda guard: None, partitions=lambda feed: 1)
+    offsets = [planner._as_offsets({("orders", 0): offset}, topic_id) for topic_id, offset in (start, end)]
+    assert sum(share.length for share in planner.shares(*offsets)) == read

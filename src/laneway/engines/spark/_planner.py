@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laneway.engines._feeds import ABSENT, LOOK, Feeds, patiently
-from laneway.engines._recreated import size_at_start
+from laneway.engines._recreated import differs, size_at_start
 from laneway.engines.spark._plan import BatchSize, Share, pack, spread
 from laneway.engines.spark._topic import SourceTopic, check_starts
 from laneway.engines.spark._worker import routes_of
@@ -146,7 +146,7 @@ class Planner:
             self._learn_since(_as_places(start))
         begin, until = _as_places(start), _as_places(end)
         topic_id = self._id_of(end)
-        if self._id_of(start) != topic_id:  # from the old topic to the start of the new one: there is nothing between
+        if differs(self._id_of(start), topic_id):  # from the old topic to the start of the new one: nothing is between
             begin |= {place: offset for place, offset in until.items() if place[0] == self._source.name}
         elif patiently(lambda: self._source.is_other(topic_id, begin, at_most=_LOOK_AT_ID)):
             return []  # planned by a run that was killed, of a topic that was deleted since
@@ -202,8 +202,8 @@ class Planner:
             begin = self._admin.starts(feed.topic, partitions)
             if not feed.step and self._stream.start == "latest" and len(valid) == len(known):
                 size = size_at_start(known.values(), len(partitions))
-                ends = self._admin.ends(feed.topic, [partition for partition in partitions if partition < size])
-                begin |= ends
+                if first := [partition for partition in partitions if partition < size]:
+                    begin |= self._admin.ends(feed.topic, first)
             found |= {(feed.topic, partition): offset for partition, offset in begin.items()}
             found |= {place: offset for place, (offset, _) in valid.items()}
         return self._as_offsets(found, topic_id)
@@ -298,6 +298,8 @@ class Planner:
         self._feeds.forget()
         self._feeds.restart(source)
         partitions = self._admin.partitions(source)
+        if not partitions:
+            raise BrokerAbsentError(f"the partitions of topic {source} are not known yet")
         others = {place: offset for place, offset in begin.items() if place[0] != source}
         if self._recovered is not None:  # no run has worked on anything of the new one
             self._recovered = {place: end for place, end in self._recovered.items() if place[0] != source}
