@@ -46,7 +46,7 @@ def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypat
     places = {("orders", 0): 5, ("orders", 1): 7}
     planner._commit(places)
     planner._commit(places)
-    said = {place: (at, f"L1u@{planner._began}") for place, at in places.items()}
+    said = {place: (at, f"L1u~{planner._began}") for place, at in places.items()}
     assert planner._group.commits == [said, {}]
     monkeypatch.setattr(_planner, "_RENEW", -1.0)
     planner._commit(places)
@@ -63,11 +63,11 @@ PLACE = ("orders", 0)
         ({}, True, NOW),  # a new group
         ({PLACE: (5, "L1c")}, True, NOW),  # ended well
         ({PLACE: (5, "")}, True, NOW),  # reset, or committed by another tool
-        ({PLACE: (5, "L1u@77")}, True, 77),  # killed
-        ({PLACE: (5, "L1rAQ@77")}, True, 77),  # killed on the direct engine
+        ({PLACE: (5, "L1u~77")}, True, 77),  # killed
+        ({PLACE: (5, "L1rAQ~77")}, True, 77),  # killed on the direct engine
         ({PLACE: (5, "L1rAQ")}, True, 0),  # the same, of a version that wrote no time
         ({PLACE: (5, "")}, False, NOW),  # a checkpoint, and a reset to where it stands
-        ({PLACE: (3, "L1u@77")}, False, 77),  # killed between the checkpoint and the group's offset
+        ({PLACE: (3, "L1u~77")}, False, 77),  # killed between the checkpoint and the group's offset
         ({PLACE: (3, "")}, False, 0),  # a checkpoint counts, whatever the group says
         ({}, False, 0),
     ],
@@ -78,7 +78,7 @@ def test_since_when_copies_count(planner, found, is_of_group, since):
     planner._learn_since({PLACE: 5})
     assert planner._since == {PLACE: since}
     planner._commit({PLACE: 6})
-    assert planner._group.commits == [{PLACE: (6, f"L1u@{since}")}]
+    assert planner._group.commits == [{PLACE: (6, f"L1u~{since}")}]
 
 
 def test_the_last_commit_says_that_nothing_is_under_way(planner):

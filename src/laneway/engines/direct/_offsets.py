@@ -121,7 +121,7 @@ class Offsets:
             else:
                 self.full.discard(place)
             # The time of the marker stands behind the map, too.
-            text = text and text + self._words[place][len(self._words[place].partition("@")[0]) :]
+            text = text and text + self._words[place][len(self._words[place].partition("~")[0]) :]
             said = (offset, text or (CLEAN if last and not unfinished else self._words[place]))
             # The last time it must have arrived, too: nobody is here to send again what is only on its way.
             if said != self._sent.get(place) or (last and said != self._committed.get(place)):
