@@ -4,7 +4,7 @@ The format, version 1: ``L1`` and a letter, then base64 without padding. ``c`` a
 was read is finished, and nothing was under way. ``r``: lengths of runs as varints, unfinished and finished by turns,
 beginning at the committed offset. ``b``: a bitmap from the committed offset on, lowest bit first, 1 for finished.
 ``n`` and a number in digits: the group is new, and the topic had so many partitions when it began to read it.
-``@`` and a time may follow, see `laneway.lanes._markers`.
+A ``~`` and a time may follow, see `laneway.lanes._markers`.
 Behind any of these, or behind ``L1`` alone, may stand ``@`` and the id of the topic: a topic that is deleted and
 recreated keeps its name and gets another id. Whatever begins differently was not written by laneway and says nothing.
 
@@ -143,7 +143,7 @@ def decode_finished(start: int, text: str | None) -> Finished | None:
     text = without_topic_id(text or "")
     if not text.isascii() or len(text) > 2 * MOST or text[:3] not in (_RUNS, _BITS):
         return None
-    text = text.partition("@")[0]
+    text = text.partition("~")[0]
     try:
         data = base64.b64decode(text[3:] + "=" * (-len(text[3:]) % 4), validate=True)
     except binascii.Error:
@@ -158,7 +158,7 @@ def decode_finished(start: int, text: str | None) -> Finished | None:
 def began_with(text: str) -> int | None:
     """How many partitions a topic had when its group began, if the text of a commit says so."""
     text = without_topic_id(text)
-    number = text[len(NEW) :].partition("@")[0]
+    number = text[len(NEW) :].partition("~")[0]
     return int(number) if text.startswith(NEW) and number.isascii() and number.isdigit() and len(number) < 10 else None
 
 

@@ -238,19 +238,19 @@ def test_after_a_reset_the_commit_says_since_when_work_is_under_way(text):
 
 def test_the_time_of_a_killed_owner_is_kept_and_stands_behind_its_map():
     """Until the end is clean: what it had copied may be of records that are not committed yet."""
-    word = marker_at((7, "L1u@1000"))
-    assert word == "L1u@1000"
+    word = marker_at((7, "L1u~1000"))
+    assert word == "L1u~1000"
     books = Books()
-    books.offsets.begin(PLACE, 7, (7, "L1u@1000"), word)
+    books.offsets.begin(PLACE, 7, (7, "L1u~1000"), word)
     books.read(range(7, 12))
     books.readers[0].finishes([9])
     offset, text = books.due()
 
-    assert (offset, text.partition("@")[2]) == (7, "1000")
+    assert (offset, text.partition("~")[2]) == (7, "1000")
     assert [at for at in range(7, 12) if decode_finished(offset, text).has(at)] == [9]
     assert books.offsets.marks([PLACE]) == {}
     books.readers[0].finishes([7, 8, 10, 11])
-    assert books.due() == (12, "L1u@1000")
+    assert books.due() == (12, "L1u~1000")
     assert books.due(last_of=[PLACE]) == (12, CLEAN)
 
 
@@ -269,7 +269,7 @@ def test_a_new_group_says_so_until_it_has_something_else_to_say():
 def test_what_is_not_clean_needs_no_mark():
     """It says so already, and its map is not to be overwritten."""
     text = encode_finished(7, 20, [7])
-    assert Books(start=7, known=(7, "L1u@5")).offsets.marks([PLACE]) == {}
+    assert Books(start=7, known=(7, "L1u~5")).offsets.marks([PLACE]) == {}
     assert Books(start=7, known=(7, text)).offsets.marks([PLACE]) == {}
     assert Books().offsets.marks([("another", 3)]) == {}
 

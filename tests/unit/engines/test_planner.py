@@ -48,7 +48,7 @@ def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypat
     places = {("orders", 0): 5, ("orders", 1): 7}
     planner._commit(places)
     planner._commit(places)
-    said = {place: (at, f"L1u@{planner._began}") for place, at in places.items()}
+    said = {place: (at, f"L1u~{planner._began}") for place, at in places.items()}
     assert planner._group.commits == [said, {}]
     monkeypatch.setattr(_planner, "_RENEW", -1.0)
     planner._commit(places)
@@ -63,8 +63,8 @@ def test_a_commit_names_its_topic_and_is_said_again_for_another_one(planner):
     planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, old)
     planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, new)
     first, second = planner._group.commits
-    assert first == {("orders", 0): (0, f"L1u@77@{old}"), ("orders.retry", 0): (3, "L1u@77")}
-    assert second == {("orders", 0): (0, f"L1u@77@{new}")}
+    assert first == {("orders", 0): (0, f"L1u~77@{old}"), ("orders.retry", 0): (3, "L1u~77")}
+    assert second == {("orders", 0): (0, f"L1u~77@{new}")}
 
 
 def test_offsets_carry_the_id_of_their_topic(planner):
@@ -87,11 +87,11 @@ PLACE = ("orders", 0)
         ({}, True, NOW),  # a new group
         ({PLACE: (5, "L1c")}, True, NOW),  # ended well
         ({PLACE: (5, "")}, True, NOW),  # reset, or committed by another tool
-        ({PLACE: (5, "L1u@77")}, True, 77),  # killed
-        ({PLACE: (5, "L1rAQ@77")}, True, 77),  # killed on the direct engine
+        ({PLACE: (5, "L1u~77")}, True, 77),  # killed
+        ({PLACE: (5, "L1rAQ~77")}, True, 77),  # killed on the direct engine
         ({PLACE: (5, "L1rAQ")}, True, 0),  # the same, of a version that wrote no time
         ({PLACE: (5, "")}, False, NOW),  # a checkpoint, and a reset to where it stands
-        ({PLACE: (3, "L1u@77")}, False, 77),  # killed between the checkpoint and the group's offset
+        ({PLACE: (3, "L1u~77")}, False, 77),  # killed between the checkpoint and the group's offset
         ({PLACE: (3, "")}, False, 0),  # a checkpoint counts, whatever the group says
         ({}, False, 0),
     ],
@@ -102,7 +102,7 @@ def test_since_when_copies_count(planner, found, is_of_group, since):
     planner._learn_since({PLACE: 5})
     assert planner._since == {PLACE: since}
     planner._commit({PLACE: 6})
-    assert planner._group.commits == [{PLACE: (6, f"L1u@{since}")}]
+    assert planner._group.commits == [{PLACE: (6, f"L1u~{since}")}]
 
 
 def test_the_last_commit_says_that_nothing_is_under_way(planner):

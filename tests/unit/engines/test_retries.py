@@ -26,7 +26,7 @@ class Reader:
 def made(may_read_on=lambda place: True):
     station = SimpleNamespace(room=100)
     return Retries(
-        (), {TOPIC: [station]}, admin=None, options={}, skip_lost=True, delivered=lambda *_: None,
+        (), {TOPIC: [station]}, admin=None, options={}, skip_lost=True, may_create=True, delivered=lambda *_: None,
         reached=lambda *_: None, may_read_on=may_read_on,
     )  # fmt: skip
 

@@ -32,9 +32,9 @@ class Group:
         (None, 5, (5, "L1c")),  # nothing was dealt with before
         ((3, "L1c"), 5, (5, "L1c")),
         ((3, ""), 5, (5, "L1c")),  # reset, and dealt with since
-        ((3, "L1u@77"), 5, (5, "L1u@77")),  # a run was killed: its copies past the offset are still its own
-        ((3, "L1rAQE@77"), 5, (5, "L1u@77")),  # its map belongs to the old offset
-        ((5, "L1rAQE@77"), 5, (5, "L1rAQE@77")),  # committed again before Kafka forgets it
+        ((3, "L1u~77"), 5, (5, "L1u~77")),  # a run was killed: its copies past the offset are still its own
+        ((3, "L1rAQE~77"), 5, (5, "L1u~77")),  # its map belongs to the old offset
+        ((5, "L1rAQE~77"), 5, (5, "L1rAQE~77")),  # committed again before Kafka forgets it
         ((5, ""), 5, (5, "")),
     ],
 )

@@ -149,7 +149,7 @@ class Offsets:
             offset, end, unfinished = _with(found, before)
             text = encode_finished(offset, end, unfinished)
             # The time of the marker stands behind the map, too.
-            text = text and text + self._words[place][len(self._words[place].partition("@")[0]) :]
+            text = text and text + self._words[place][len(self._words[place].partition("~")[0]) :]
             text = text or (CLEAN if last and not unfinished else self._words[place])
             said = (offset, with_topic_id(text, self._ids[place]))
             # The last time it must have arrived, too: nobody is here to send again what is only on its way.
