@@ -8,10 +8,12 @@ from laneway.kafka._group import Committed, GroupOffsets, Place
 from laneway.kafka._membership import Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
+from laneway.kafka._senders import ClusterSenders
 
 __all__ = [
     "Admin",
     "BrokerAbsentError",
+    "ClusterSenders",
     "Committed",
     "Group",
     "GroupMember",
