@@ -44,12 +44,12 @@ class ErrorApp(App):
         if hooks:
             self._setup, self._cleanup = list(app.setups), list(app.cleanups)
         app._share_with(self, ())  # noqa: SLF001 - of the same family
-        by_topic: dict[str, list[str]] = {}
+        by_topic: dict[tuple[str | None, str], list[str]] = {}
         for route in app.routes:
-            by_topic.setdefault(route.error_topic_of(app.name), []).append(route.name)
+            by_topic.setdefault((route.cluster, route.error_topic_of(app.name)), []).append(route.name)
         for route in app.routes:
             topic = route.error_topic_of(app.name)
-            rerun = Rerun(app.name, route.name, tuple(by_topic[topic]), self.errors.max_errors)
+            rerun = Rerun(app.name, route.name, tuple(by_topic[route.cluster, topic]), self.errors.max_errors)
             read = _reading(route, topic, rerun)
             self._routes[route.name] = _acting(read, self.errors, partitions.get(read.source, 0))
 
@@ -91,6 +91,7 @@ def _acting(route: Route, errors: ErrorConsumer, partitions: int) -> Route:
             topic=raw,
             function=shovel,
             interceptors=kept,
+            addresses={},  # its source is a real name
             timeout=None,
             breaker=None,
             is_manual=False,

@@ -16,10 +16,12 @@ from laneway.errors import DeclarationError, Reject, RetryAfter, Skip
 if TYPE_CHECKING:
     from laneway._units import Duration
 
-__all__ = ["Batch", "Headers", "Message", "Origin", "Record", "Topic", "as_key"]
+__all__ = ["Batch", "Headers", "Message", "Origin", "Record", "Topic", "as_key", "declared_topics"]
 
 V = TypeVar("V", default=bytes)
 _RAW = Raw()
+_declared: set[str] = set()
+"""Names of the topics that were made in this process."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 """Header names and values in their order; a name may stand more than once, a value may be null."""
@@ -140,6 +142,7 @@ class Topic(Generic[V]):
             raise DeclarationError(
                 f"{self.name!r} is not a topic name: use 1 to 249 ASCII letters, digits, '.', '_' or '-'"
             )
+        _declared.add(self.name)
 
     def message(
         self, value: V | None, *, key: str | bytes | None = None, headers: Headers = (), partition: int | None = None
@@ -214,6 +217,11 @@ class Batch(Generic[V]):
     def __iter__(self) -> Iterator[Record[V]]:
         """Go through the records."""
         return iter(self.records)
+
+
+def declared_topics() -> frozenset[str]:
+    """Names of all topics that were made in this process until now."""
+    return frozenset(_declared)
 
 
 def as_key(key: str | bytes | None) -> bytes | None:

@@ -77,6 +77,11 @@ class Route:
     """0 reads the source topic; 1 and more reads the retry topic of that step."""
     source: str = ""
     """The topic whose records climb the ladder; empty when it is the one that is read."""
+    cluster: str | None = None
+    """Name of the cluster it reads from, once the configuration was applied; None for the default one."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Topic in code to where messages for it go: its real name, or ``name@cluster`` on another cluster than `cluster`.
+    Topics that are not in it keep their name and go to `cluster`."""
     error_headers: Style = "laneway"
     oversize: Oversize = "wait"
     """What becomes of a copy that does not fit on the error topic."""
@@ -243,8 +248,9 @@ def check_together(app: str, routes: Iterable[Route]) -> None:
         DeclarationError: with the two and what to write instead.
     """
     found = list(routes)
-    sources = {route.topic.name: route.name for route in found if route.rerun is None}
-    owners: dict[str, str] = {}
+    # Topics of one name on two clusters are two topics.
+    sources = {(route.cluster, route.topic.name): route.name for route in found if route.rerun is None}
+    owners: dict[tuple[str | None, str], str] = {}
     for route in found:
         beside = [] if route.rerun is not None else [route.error_topic_of(app), *route.retry_topics_of(app)]
         for name in beside:
@@ -254,13 +260,14 @@ def check_together(app: str, routes: Iterable[Route]) -> None:
                 f"handler {route.name!r}: its error topic is the topic it reads, so a failed record would never end"
             )
         for name in beside[1:]:
-            if name in sources:
+            place = (route.cluster, name)
+            if place in sources:
                 raise DeclarationError(
-                    f"{name} is a retry topic of {route.name!r}, but handler {sources[name]!r} reads it"
+                    f"{name} is a retry topic of {route.name!r}, but handler {sources[place]!r} reads it"
                 )
-            if name in owners:
+            if place in owners:
                 raise DeclarationError(
-                    f"handlers {owners[name]!r} and {route.name!r} have the same retry topic {name}, so each would get "
-                    'the other\'s; tell them apart with App(…, retry_topic="{topic}.{app}.{handler}.retry.{step}")'
+                    f"handlers {owners[place]!r} and {route.name!r} have the same retry topic {name}, so each would "
+                    'get the other\'s; tell them apart with App(…, retry_topic="{topic}.{app}.{handler}.retry.{step}")'
                 )
-            owners[name] = route.name
+            owners[place] = route.name

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.contract import DirectWorld, FakeWorld, SparkWorld
+from support.contract import Cluster, DirectWorld, FakeWorld, SparkWorld
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from support.contract import World
@@ -31,3 +32,31 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "direct":
         return DirectWorld(tmp_path, name, request.getfixturevalue("cluster"))
     return FakeWorld(tmp_path, name, seed=7 if request.param == "shuffled" else None)
+
+
+@pytest.fixture(scope="session")
+def other_cluster() -> Iterator[Cluster]:
+    """A second broker, for apps that work on two clusters."""
+    from confluent_kafka import Producer
+
+    from laneway import broker
+    from laneway.kafka import Admin
+
+    with broker.ephemeral() as running:
+        options = {"bootstrap.servers": running.bootstrap}
+        yield Cluster(running.bootstrap, Admin(options), Producer({**options, "linger.ms": 1}))
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("direct", marks=[pytest.mark.broker]),
+        pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.broker]),
+    ]
+)
+def worlds(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[World, World]:
+    """Each engine that has clusters, on two brokers: its own world, and one on the second broker to look at."""
+    name, own, other = request.node.nodeid, request.getfixturevalue("cluster"), request.getfixturevalue("other_cluster")
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    kind = SparkWorld if request.param == "spark" else DirectWorld
+    return kind(tmp_path, name, own), DirectWorld(tmp_path, name, other)

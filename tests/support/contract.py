@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from laneway._record import Headers
     from laneway.instrumentation import Tally
     from laneway.kafka import Admin
+    from laneway.settings import Settings
 
 __all__ = ["Cluster", "DirectWorld", "FakeWorld", "Row", "SparkWorld", "World", "values_by_key"]
 
@@ -45,6 +46,8 @@ class World(Protocol):
     """Whether ``processes=`` has an effect."""
     keeps_processes: bool
     """Whether processes in which handlers ran outlive a run."""
+    waits_for_more: bool
+    """Whether a batch that is not full waits for records that are not written yet."""
 
     def topic(self, partitions: int = 4, value: Codec[Any] = ...) -> Topic[Any]: ...
     def app(self) -> App: ...
@@ -66,6 +69,7 @@ class World(Protocol):
 
 class _Base:
     keeps_processes = False
+    waits_for_more = False
     has_lane_processes = False
 
     def __init__(self, path: Path, test: str) -> None:
@@ -181,6 +185,22 @@ class _RealWorld(_Base):
     def __init__(self, path: Path, test: str, cluster: Cluster) -> None:
         super().__init__(path, test)
         self._cluster = cluster
+        self.settings: dict[str, object] = {}
+        """What the configuration says, by dotted key."""
+
+    def engine(self, *, once: bool = False) -> Any:
+        """An engine as `run` uses it, for a test that does more with it."""
+        return self._engine(once=once)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where its broker is."""
+        return self._cluster.bootstrap
+
+    def _settings(self) -> Settings:
+        from laneway.settings import load
+
+        return load(overrides={"brokers": self._cluster.bootstrap, **self.settings})
 
     def _engine(self, *, once: bool = False) -> Any:
         raise NotImplementedError
@@ -285,21 +305,20 @@ class SparkWorld(_RealWorld):
 
     def _engine(self, *, once: bool = False) -> Any:
         from laneway import SparkEngine
-        from laneway.settings import load
 
-        return SparkEngine(load(overrides={"brokers": self._cluster.bootstrap}), once=once)
+        return SparkEngine(self._settings(), once=once)
 
 
 class DirectWorld(_RealWorld):
     """The direct engine, in the test's own process."""
 
     has_lane_processes = True
+    waits_for_more = True
 
     def _engine(self, *, once: bool = False) -> Any:
         from laneway import DirectEngine
-        from laneway.settings import load
 
-        return DirectEngine(load(overrides={"brokers": self._cluster.bootstrap}), once=once)
+        return DirectEngine(self._settings(), once=once)
 
 
 def values_by_key(records: Sequence[Record[Any]]) -> dict[bytes | None, list[Any]]:

@@ -111,9 +111,9 @@ def _of_app(app: App, settings: Settings) -> list[Subject]:
 
     errors = error_topics_of(app, lambda route: settings.cluster(cluster_of(route, settings)))
     found = []
-    for name in dict.fromkeys(cluster_of(route, settings) or settings.default_cluster for route in app.routes):
+    for name in dict.fromkeys(cluster_of(route, settings) for route in app.routes):
         cluster = settings.cluster(name)
-        routes = [route for route in app.routes if (cluster_of(route, settings) or settings.default_cluster) == name]
+        routes = [route for route in app.routes if cluster_of(route, settings) == name]
         found.append(
             Subject(
                 app.name,

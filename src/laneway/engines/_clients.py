@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from laneway._route import Route
+    from laneway.settings import ClusterSettings
 
-__all__ = ["new_loop", "prefetch"]
+__all__ = ["new_loop", "reading_options"]
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -20,20 +21,25 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()  # type: ignore[no-any-return]
 
 
-def prefetch(routes: list[Route], partitions: int, readers: int = 1) -> dict[str, Any]:
-    """Bound what a client reads ahead: its limits are per partition, ours is for all that one reader reads.
+def reading_options(cluster: ClusterSettings, routes: list[Route], partitions: int, readers: int = 1) -> dict[str, Any]:
+    """Options of a client that reads for handlers.
+
+    librdkafka's limits of what is read ahead are per partition; ours are for all partitions that one client reads.
 
     Args:
+        cluster: where it reads.
         routes: the handlers.
         partitions: how many partitions there are.
         readers: how many clients share them.
     """
     share = max(1, -(-partitions // readers))
-    size = max(int(route.buffer.size) for route in routes)
     records = max(route.buffer.records for route in routes)
+    if cluster.consumer.buffer_size is not None:
+        size = max(1, cluster.consumer.buffer_size // 1024 // share)
+    else:
+        size = max(1024, max(int(route.buffer.size) for route in routes) // 1024 // share)
     return {
+        **cluster.consumer_options(),
         "queued.min.messages": max(100, records // share),
-        "queued.max.messages.kbytes": max(1024, size // 1024 // share),
-        # A fetch may pass the queue's bound by its whole size, and small records take three times their bytes there.
-        "fetch.message.max.bytes": 1 << 20,
+        "queued.max.messages.kbytes": size,
     }

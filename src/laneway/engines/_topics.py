@@ -150,13 +150,13 @@ def lag_of(app: App, settings: Settings) -> Callable[[], int | None]:
 
     It gives None when nobody answers, and keeps its clients: it is called once a second for as long as an app runs.
     """
-    clusters = {route.topic.name: cluster_of(route, settings) for route in configured(app, settings).routes}
-    admins: dict[str | None, Admin] = {}
+    places = {(cluster_of(route, settings), route.topic.name) for route in configured(app, settings).routes}
+    admins: dict[str, Admin] = {}
 
     def count() -> int | None:
         total = 0
         try:
-            for topic, cluster in clusters.items():
+            for cluster, topic in places:
                 if cluster not in admins:
                     admins[cluster] = Admin(settings.cluster(cluster).client_options())
                 lag = admins[cluster].lag(app.name, topic)

@@ -8,6 +8,7 @@ from laneway.kafka._group import Committed, GroupOffsets, Place
 from laneway.kafka._membership import Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
+from laneway.kafka._senders import ClusterSenders
 from laneway.kafka._topic_ids import TopicIds
 from laneway.kafka._trouble import MISSING
 
@@ -15,6 +16,7 @@ __all__ = [
     "MISSING",
     "Admin",
     "BrokerAbsentError",
+    "ClusterSenders",
     "Committed",
     "Group",
     "GroupMember",

@@ -41,6 +41,7 @@ class Call:
         self._stand_ins = StandIns(route) if route.is_batch and route.interceptors.consume else None
         self._function = intercepted(route, self._stand_ins)
         self._messages = producing(route)
+        self._addresses = route.addresses
         self._keeps_reasons = RecordSkipped in route.wanted
         self._name = route.name
         self._halts = route.breaker is not None
@@ -326,7 +327,7 @@ class Call:
         """Encode here, in the lane, so that a value which cannot be encoded fails its record."""
         return [
             (
-                message.topic.name,
+                self._addresses.get(message.topic.name, message.topic.name),
                 message.key,
                 None if message.value is None else message.topic.value.encode(message.value),
                 message.headers,

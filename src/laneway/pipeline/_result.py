@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Posted", "Result"]
 
 Posted = tuple[str, bytes | None, bytes | None, Any, int | None, int | None]
-"""An encoded message: topic, key, value, headers, partition, timestamp."""
+"""An encoded message: topic, key, value, headers, partition, timestamp. The topic may be ``name@cluster``."""
 
 
 class Result:

@@ -162,9 +162,11 @@ class ConsumerSettings(BaseModel):
     fetch_max_size: Annotated[SizeType, sized("1b", "1GB")] = Field(
         default=2**20, description="How many bytes one partition gives per request; a larger record is still read."
     )
-    buffer_size: Annotated[SizeType, sized("1KiB", "2047MiB")] = Field(
-        default=16 * 2**20,
-        description="How many bytes are read ahead. Bounds memory; too small makes fast handlers wait.",
+    buffer_size: Annotated[SizeType, sized("1KiB", "2047MiB")] | None = Field(
+        default=None,
+        description="How many bytes one client reads ahead, over all of its partitions, besides what waits in front of"
+        " the lanes. Bounds memory; too small makes fast handlers wait. Not set: as many as the largest buffer_size of"
+        " the handlers (64MiB), and at least 1MiB for each partition.",
     )
     metadata_refresh: Annotated[DurationType, lasting("10ms", "1h")] = Field(
         default=timedelta(seconds=30), description="How soon new partitions are found. Shorter costs requests."

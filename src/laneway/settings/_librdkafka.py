@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["client_options", "consumer_options", "producer_options"]
 
+_READ_AHEAD = 16 * 2**20
+"""Bytes per partition, for clients that read for no handler: tools that look at parked records and at groups."""
+
 Options = dict[str, str | int | float | bool]
 
 _HEADERS = 64 * 2**10  # bytes that the headers of a copy may take
@@ -47,7 +50,7 @@ def consumer_options(cluster: ClusterSettings) -> Options:
         "fetch.wait.max.ms": _milliseconds(consumer.fetch_max_wait),
         "fetch.min.bytes": consumer.fetch_min_size,
         "fetch.message.max.bytes": consumer.fetch_max_size,
-        "queued.max.messages.kbytes": consumer.buffer_size // 1024,
+        "queued.max.messages.kbytes": (consumer.buffer_size or _READ_AHEAD) // 1024,
         "topic.metadata.refresh.interval.ms": _milliseconds(consumer.metadata_refresh),
     }
     if consumer.group_protocol == "classic":

@@ -76,7 +76,7 @@ class HandlerSettings(BaseModel):
         default=None, description="Whether the handler runs. False leaves its records unread."
     )
     cluster: Name | None = Field(
-        default=None, description="The cluster the handler reads from. Not set: the default cluster."
+        default=None, description="The cluster the handler reads from. Not set: that of its topic."
     )
     lanes: Annotated[int, whole(0, 1_000_000)] | None = Field(
         default=None,
@@ -121,7 +121,8 @@ class HandlerSettings(BaseModel):
     )
     within: Annotated[DurationType, lasting("1ms", "1h")] | None = Field(
         default=None,
-        description="How long a batch may wait to be full. Longer fills batches better and delays records.",
+        description="How long a batch may wait to be full. Longer fills batches better and delays records. On Spark a"
+        " batch also ends with the records of its micro-batch.",
     )
     buffer_records: Annotated[int, whole(1)] | None = Field(
         default=None, description="How many records may wait in front of the lanes. Bounds memory when one key is hot."
@@ -149,8 +150,14 @@ class TopicSettings(BaseModel):
 
     model_config = _FROZEN
 
-    name: TopicName = Field(description="The name of the topic on the brokers.")
-    cluster: Name | None = Field(default=None, description="The cluster it is on. Not set: the default cluster.")
+    name: TopicName = Field(
+        description="The name of the topic on the brokers, for handlers that read it and for messages they return."
+    )
+    cluster: Name | None = Field(
+        default=None,
+        description="The cluster it is on, for handlers that read it and for messages they return. Not set: the default"
+        " cluster. Messages for topics that are not listed here stay on the cluster that their handler reads from.",
+    )
 
 
 class ErrorSettings(BaseModel):
@@ -213,7 +220,9 @@ class SparkSettings(BaseModel):
         description="The most records in one batch. Bounds what a restart repeats and what memory holds.",
     )
     tasks: Annotated[int, whole(1, 100_000)] | None = Field(
-        default=None, description="How many Spark tasks share the work. Not set: one for each core of this machine."
+        default=None,
+        description="How many Spark tasks share the work of a handler. Not set: one for each core of this machine, or"
+        " with a master that is not local one for each core of the executors that there are when a batch begins.",
     )
     ui: SwitchType = Field(
         default=False, description="Whether Spark's web page runs. Off, because it shows the environment."

@@ -19,11 +19,11 @@ socket.timeout.ms statistics.interval.ms topic.blacklist topic.metadata.propagat
 topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
 """
 _CONSUMER = """
-check.crcs coordinator.query.interval.ms enable.partition.eof fetch.error.backoff.ms fetch.max.bytes
-fetch.queue.backoff.ms queued.min.messages
+check.crcs coordinator.query.interval.ms fetch.error.backoff.ms fetch.max.bytes
+fetch.queue.backoff.ms
 """
 _PRODUCER = """
-batch.num.messages batch.size compression.level partitioner
+batch.num.messages batch.size compression.level
 queue.buffering.backpressure.threshold queue.buffering.max.messages request.timeout.ms sticky.partitioning.linger.ms
 transaction.timeout.ms
 """
@@ -52,6 +52,7 @@ MANAGED: dict[str, tuple[str, str]] = {
     "enable.gapless.guarantee": ("it stops the producer after one lost message", "remove it"),
     "enable.idempotence": ("without it a repeated request writes a message twice", "use producer.acks"),
     "enable.ssl.certificate.verification": ("it has its own setting", "use security.verify"),
+    "enable.partition.eof": ("laneway reads up to the end of a log", "remove it"),
     "fetch.message.max.bytes": ("it has its own setting", "use consumer.fetch_max_size"),
     "fetch.min.bytes": ("it has its own setting", "use consumer.fetch_min_size"),
     "fetch.wait.max.ms": ("it has its own setting", "use consumer.fetch_max_wait"),
@@ -73,9 +74,11 @@ MANAGED: dict[str, tuple[str, str]] = {
     "offset.store.method": (_LEDGER, "remove it"),
     "offset.store.path": (_LEDGER, "remove it"),
     "partition.assignment.strategy": ("it has its own setting", "use consumer.assignment"),
+    "partitioner": ("a key must land in the partition where other producers put it", "remove it"),
     "queue.buffering.max.kbytes": ("it has its own setting", "use producer.buffer_size"),
     "queue.buffering.max.ms": ("it has its own setting", "use producer.linger"),
     "queued.max.messages.kbytes": ("it has its own setting", "use consumer.buffer_size"),
+    "queued.min.messages": ("it follows from the buffers of the handlers", "use handlers.<name>.buffer_records"),
     "queuing.strategy": ("a last-in-first-out queue breaks the order", "remove it"),
     "request.required.acks": ("a lost acknowledgement loses records", "use producer.acks"),
     "retries": (_RETRIES, "use producer.timeout"),

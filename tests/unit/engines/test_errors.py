@@ -81,7 +81,7 @@ def stage(monkeypatch, tmp_path):
         planned.append(folder)
         made.refreshed += refresh
         (folder / "0-orders.error").mkdir(parents=True)
-        return [SimpleNamespace(app="billing.errors", topic="orders.error", control=str(folder / "0-orders.error"))]
+        return [SimpleNamespace(name="billing.errors/orders.error@main", control=str(folder / "0-orders.error"))]
 
     monkeypatch.setattr(_errors, "error_streams", error_streams)
     monkeypatch.setattr(_errors, "TopicQuery", Query)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from laneway import App, Breaker, Topic
-from laneway.engines._configured import configured
+from laneway.engines._configured import configured, warn_unused_topics
+from laneway.errors import SettingsError
 from laneway.settings import load
 
 
@@ -29,3 +32,46 @@ def test_a_configuration_gives_a_handler_a_breaker():
     assert changed.failures == 7
     assert changed == Breaker(failures=7, pause=timedelta(seconds=2))
     assert route_with(None).breaker is None
+
+
+def test_a_topic_of_the_configuration_that_the_code_does_not_have_is_warned_about(caplog):
+    """Not one that a handler reads, nor one that was made for messages."""
+    app = App("billing")
+    app.handler(Topic("orders"))(charge)
+    Topic("receipts-of-orders")
+    settings = load(
+        overrides={f"topics.{name}.name": f"{name}-1" for name in ("orders", "receipts-of-orders", "oders")}
+    )
+
+    warn_unused_topics(app, settings)
+
+    (told,) = caplog.messages
+    assert told.startswith("topics.oders in the configuration: no handler of app 'billing' reads this topic")
+
+
+def test_messages_go_where_the_configuration_says():
+    """A topic on another cluster than the handler's has an address with its cluster."""
+    app = App("billing")
+    app.handler(Topic("orders"))(charge)
+    given = {
+        "cluster": "main",
+        "clusters.main.brokers": "127.0.0.1:9092",
+        "clusters.west.brokers": "127.0.0.1:9093",
+        "topics.orders": {"name": "orders-1", "cluster": "west"},
+        "topics.bills": {"name": "bills-1", "cluster": "west"},
+        "topics.receipts": {"name": "receipts-1"},
+    }
+
+    route = configured(app, load(overrides=given)).routes[0]
+
+    assert (route.topic.name, route.cluster) == ("orders-1", "west")
+    assert route.addresses == {"orders": "orders-1", "bills": "bills-1", "receipts": "receipts-1@main"}
+
+
+def test_a_raw_option_that_laneway_computes_is_refused():
+    """With what to set instead: it would have no effect."""
+    with pytest.raises(SettingsError, match=r"use handlers\.<name>\.buffer_records"):
+        load(overrides={"clusters.main.client": {"queued.min.messages": 5}})
+    for option in ("enable.partition.eof", "partitioner"):
+        with pytest.raises(SettingsError, match="managed by laneway"):
+            load(overrides={"clusters.main.client": {option: "x"}})

@@ -27,7 +27,7 @@ def clock(monkeypatch):
 
 
 def ask(name):
-    return _worker.worker_of(SimpleNamespace(app=name, topic="orders", digest="d", errors=None))
+    return _worker.worker_of(SimpleNamespace(name=f"{name}/orders@main", digest="d", errors=None))
 
 
 def test_clients_are_kept_from_task_to_task(clock):

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from laneway.engines._care import Care
-from laneway.engines._clients import prefetch
+from laneway.engines._clients import reading_options
+from laneway.engines._configured import producers_elsewhere
 from laneway.engines._topics import feeds_of
 from laneway.engines.direct._assignment import Assignment
 from laneway.engines.direct._lease import Lease
@@ -18,7 +19,7 @@ from laneway.engines.direct._recovery import Recovery
 from laneway.engines.direct._retries import Retries
 from laneway.engines.direct._station import Station
 from laneway.instrumentation import Tally
-from laneway.kafka import Admin, BrokerAbsentError, KafkaSender, Membership
+from laneway.kafka import Admin, BrokerAbsentError, ClusterSenders, Membership
 from laneway.pipeline import Backlog, BreakerState
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Crew:
         self._session = max(_LEAVE, cluster.consumer.session_timeout.total_seconds() + _REBALANCE)
         self._asked = 0.0
         partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
-        self._sender = KafkaSender(cluster.producer_options())
+        elsewhere = producers_elsewhere(routes, settings)
+        self._sender = ClusterSenders(cluster.producer_options(), elsewhere)
         lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
         stations: dict[str, list[Station]] = {}
         by_source: dict[str, list[Station]] = {}
@@ -116,7 +118,7 @@ class Crew:
         care = Care(lambda: self.admin, errors, may_create=settings.create_topics)
         for station in self.stations:
             station.desk.outbox.diagnose = care.trouble
-        options = {**cluster.consumer_options(), **prefetch(routes, sum(partitions.values()))}
+        options = reading_options(cluster, routes, sum(partitions.values()))
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         skip_lost = settings.on_data_loss == "continue" or limits is not None
         reached: dict[Place, int] = {}

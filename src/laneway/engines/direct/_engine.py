@@ -14,7 +14,7 @@ from laneway._life import Life, State
 from laneway._route import check_together
 from laneway._status import StatusFile
 from laneway._units import as_duration
-from laneway.engines._configured import cluster_of, configured, effective
+from laneway.engines._configured import cluster_of, configured, effective, warn_unused_topics
 from laneway.engines._error_runs import error_plans, only_run
 from laneway.engines._report import RunReport
 from laneway.engines._signals import stop_signals
@@ -151,6 +151,7 @@ class DirectEngine:
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, {})
+        warn_unused_topics(app, settings)
         given, app = app, configured(app, settings)
         check_together(app.name, app.routes)
         self._app = app
@@ -263,8 +264,7 @@ class DirectEngine:
     def _crews_of(self, app: App, settings: Settings, host: AppHost) -> list[Crew]:
         by_cluster: dict[str, list[Route]] = {}
         for route in app.routes:
-            name = cluster_of(route, settings) or settings.default_cluster
-            by_cluster.setdefault(name, []).append(route)
+            by_cluster.setdefault(cluster_of(route, settings), []).append(route)
         return [
             Crew(
                 app.name,

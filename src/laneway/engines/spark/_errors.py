@@ -125,7 +125,7 @@ class SparkErrorSchedule(ErrorSchedule):
                     checkpoint=(folder / "checkpoint" / Path(stream.control).name).as_uri(),
                     trigger=timedelta(0),
                     once=True,
-                    name=f"laneway_{hashlib.sha256(f'{stream.app}/{stream.topic}'.encode()).hexdigest()[:16]}",
+                    name=f"laneway_{hashlib.sha256(stream.name.encode()).hexdigest()[:16]}",
                 )
                 started.append(query)
             self._await(started)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
-from laneway.engines._clients import prefetch
-from laneway.engines._configured import cluster_of
+from laneway.engines._clients import reading_options
+from laneway.engines._configured import cluster_of, producers_elsewhere
 from laneway.engines._topics import feeds_of
 from laneway.engines.spark._stream import Stream
 from laneway.kafka import Admin
@@ -14,11 +15,13 @@ from laneway.kafka import Admin
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from laneway._app import App
     from laneway._route import Route
     from laneway.settings import ClusterSettings, Settings
 
-__all__ = ["master_of", "stream_of", "streams_of"]
+__all__ = ["is_local", "master_of", "slots_of", "stream_of", "streams_of"]
 
 _FIRST_ROUNDS = (
     64  # records of the first batch for each lane: over soon whatever a call takes, long enough to measure it
@@ -28,11 +31,14 @@ _LINGER = 25  # milliseconds
 
 def streams_of(app: App, settings: Settings, control: Path) -> list[Stream]:
     """One stream for each topic, with all of its handlers: an offset is finished when every handler has finished it."""
-    by_topic: dict[str, list[Route]] = {}
+    by_topic: dict[tuple[str, str], list[Route]] = {}
     for route in app.routes:
-        by_topic.setdefault(route.topic.name, []).append(route)
+        by_topic.setdefault((cluster_of(route, settings), route.topic.name), []).append(route)
     payload = Stream.pickled(app)
-    return [stream_of(app.name, routes, settings, control / topic, payload) for topic, routes in by_topic.items()]
+    return [
+        stream_of(app.name, routes, settings, control / f"{topic}@{cluster}", payload)
+        for (cluster, topic), routes in by_topic.items()
+    ]
 
 
 def stream_of(app: str, routes: list[Route], settings: Settings, folder: Path, payload: bytes) -> Stream:
@@ -46,20 +52,28 @@ def stream_of(app: str, routes: list[Route], settings: Settings, folder: Path, p
         payload: the app, pickled.
     """
     topic = routes[0].topic.name
-    cluster = settings.cluster(cluster_of(routes[0], settings))
+    name = cluster_of(routes[0], settings)
+    cluster = settings.cluster(name)
     folder.mkdir(parents=True, exist_ok=True)
     partitions = len(Admin(cluster.client_options()).partitions(topic)) or 1
-    tasks = settings.spark.tasks or _tasks(routes)
+    tasks = settings.spark.tasks or _cores()
+    # How many executors there are on a cluster changes: one task may have to read all partitions.
+    readers = tasks if settings.spark.tasks or is_local(settings.spark.master) else 1
     starts = [settings.handlers[route.name].start for route in routes if route.name in settings.handlers]
     return Stream(
         app=app,
         topic=topic,
+        cluster=name,
         routes=tuple(route.name for route in routes),
         payload=payload,
         paths=Stream.search_path(),
         client=cluster.client_options(),
-        consumer={**cluster.consumer_options(), **prefetch(routes, partitions, tasks)},
+        consumer=reading_options(cluster, routes, partitions, readers),
         producer={**cluster.producer_options(), **_linger(cluster)},
+        elsewhere={
+            other: {**options, **_linger(settings.cluster(other))}
+            for other, options in producers_elsewhere(routes, settings).items()
+        },
         tasks=tasks,
         batch_target=settings.spark.batch_target.total_seconds(),
         max_batch_records=settings.spark.max_batch_records,
@@ -87,9 +101,22 @@ def master_of(master: str, streams: list[Stream], more: int = 0) -> str:
     return f"local[{max(2, slots) + more},8]"
 
 
-def _tasks(routes: list[Route]) -> int:
-    """As many tasks as cores: more only cost start-up, fewer leave a core idle."""
-    del routes
+def is_local(master: str) -> bool:
+    """Whether tasks run on this machine, inside the driver's JVM."""
+    return re.match(r"local(\[|$)", master) is not None
+
+
+def slots_of(spark: SparkSession) -> int | None:
+    """How many tasks the executors of a cluster can run at once now; None when Spark runs on this machine."""
+    context = spark.sparkContext
+    if is_local(context.master):
+        return None
+    cores = int(context.defaultParallelism)
+    return max(1, cores // int(context.getConf().get("spark.task.cpus", "1") or 1))
+
+
+def _cores() -> int:
+    """As many tasks as cores of this machine: more only cost start-up, fewer leave a core idle."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 

@@ -45,6 +45,10 @@ class Stream:
     client: dict[str, Any] = field(repr=False)
     consumer: dict[str, Any] = field(repr=False)
     producer: dict[str, Any] = field(repr=False)
+    elsewhere: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    """Options of producers for other clusters to which handlers may send messages, by the cluster's name."""
+    cluster: str = "main"
+    """Name of the cluster that is read."""
     tasks: int = 2
     """Most tasks per handler and batch."""
     batch_target: float = 5.0
@@ -61,6 +65,11 @@ class Stream:
     """What the query reads: the source first, then the retry topics of its handlers."""
     errors: ErrorPart | None = None
     """Given when the topic is an error topic of the app that is pickled."""
+
+    @property
+    def name(self) -> str:
+        """Tells it from the other streams of this machine: topics of one name may be on several clusters."""
+        return f"{self.app}/{self.topic}@{self.cluster}"
 
     @property
     def digest(self) -> str:

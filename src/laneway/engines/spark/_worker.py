@@ -18,7 +18,7 @@ from laneway._error_app import ErrorApp
 from laneway._garbage import collect_rarely
 from laneway.engines._care import Care
 from laneway.engines._clients import new_loop
-from laneway.kafka import Admin, KafkaSender, RangeReader
+from laneway.kafka import Admin, ClusterSenders, RangeReader
 from laneway.pipeline import BreakerState
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Worker:
         errors = {route.error_topic_of(self.app): route.topic.name for route in routes if route.rerun is None}
         self.care = Care(lambda: self.admin, errors, may_create=stream.may_create)
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
-        self.sender = KafkaSender(stream.producer)
+        self.sender = ClusterSenders(stream.producer, stream.elsewhere)
 
     def route_of(self, name: str, step: int) -> Route:
         """A handler, as it runs on a step of its ladder."""
@@ -152,7 +152,7 @@ def leave() -> NoReturn:
 
 def worker_of(stream: Stream) -> Worker:
     """The process's worker for a stream."""
-    name = f"{stream.app}/{stream.topic}/{stream.digest}/{stream.errors and stream.errors.partitions}"
+    name = f"{stream.name}/{stream.digest}/{stream.errors and stream.errors.partitions}"
     worker = _workers.get(name)
     if worker is None:
         _let_go()
