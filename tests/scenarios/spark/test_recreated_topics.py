@@ -153,8 +153,7 @@ def running(scene: Scene, *, is_busy: bool, **settings: Any) -> Running:
     return run
 
 
-@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "in a batch"])
-@pytest.mark.parametrize("end", [50, 150])
+@pytest.mark.parametrize(("end", "is_busy"), [(50, False), (150, False), (150, True)])
 def test_recreated_at_once_while_running(scene: Scene, spark: object, end: int, *, is_busy: bool) -> None:
     """By default the run ends, also in the middle of a batch, and nothing of the new topic is committed."""
     run = running(scene, is_busy=is_busy)
@@ -170,25 +169,23 @@ def test_recreated_at_once_while_running(scene: Scene, spark: object, end: int, 
     assert scene.commits() == {}
 
 
-@pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "in a batch"])
-def test_recreated_at_once_and_asked_to_go_on(
-    scene: Scene, spark: object, capfd: pytest.CaptureFixture[str], *, is_busy: bool
-) -> None:
+def test_recreated_at_once_and_asked_to_go_on(scene: Scene, spark: object, capfd: pytest.CaptureFixture[str]) -> None:
     """With on_data_loss: continue all of the new topic is handled, that is said once, and the lag is 0 in the end."""
-    run = running(scene, is_busy=is_busy, on_data_loss="continue")
+    run = running(scene, is_busy=False, on_data_loss="continue")
     scene.recreate()
-    end = 30 if is_busy else 150
-    produce(scene, end, NEW)
-    eventually(
-        lambda: {(1, offset) for offset in range(end)} == set(run.calls.of(NEW)) and scene.lag() == 0,
-        timeout=60,
-        why=run.told,
-    )
-    run.end()
-    assert run.failure is None
+    produce(scene, 150, NEW)
+    handled_all(scene, run, 150)
     [line] = [line for line in capfd.readouterr().err.splitlines() if "recreated" in line]
     assert re.search(rf"{re.escape(scene.topic)}\[1\] is at offset \d+, its log ends at \d+", line)
     assert line.endswith("it is read from its start")
+
+
+def handled_all(scene: Scene, run: Running, count: int) -> None:
+    """Wait until all of the new topic is handled, and end the run."""
+    new = {(1, offset) for offset in range(count)}
+    eventually(lambda: new == set(run.calls.of(NEW)) and scene.lag() == 0, timeout=60, why=run.told)
+    run.end()
+    assert run.failure is None
 
 
 def test_a_new_log_that_ends_inside_a_batch(scene: Scene, spark: object) -> None:
@@ -200,11 +197,4 @@ def test_a_new_log_that_ends_inside_a_batch(scene: Scene, spark: object) -> None
     eventually(lambda: len(calls.of(OLD)) >= 20, why=run.told)
     scene.recreate()
     produce(scene, 450, NEW)
-    eventually(
-        lambda: {(1, offset) for offset in range(450)} == set(calls.of(NEW)) and scene.lag() == 0,
-        timeout=60,
-        why=run.told,
-    )
-    run.end()
-    assert run.failure is None
-    print(len(calls.of(OLD)), "of the old topic")
+    handled_all(scene, run, 450)

@@ -107,11 +107,10 @@ class Running:
         return {(partition, offset) for value, partition, offset in self.handled if value == NEW}
 
 
-PROTOCOLS = ["classic", "consumer"]
+ENDS = pytest.mark.parametrize(("end", "protocol"), [(50, "classic"), (150, "classic"), (150, "consumer")])
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("end", [50, 150])
+@ENDS
 def test_recreated_at_once_while_running(scene: DirectFaultScene, end: int, protocol: str) -> None:
     """By default the run ends, and nothing of the new topic is committed."""
     run = Running(scene, **{"clusters.main.consumer.group_protocol": protocol})
@@ -124,8 +123,7 @@ def test_recreated_at_once_while_running(scene: DirectFaultScene, end: int, prot
     assert scene.commits() == {}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("end", [50, 150])
+@ENDS
 def test_recreated_at_once_while_running_and_asked_to_go_on(scene: DirectFaultScene, end: int, protocol: str) -> None:
     """With on_data_loss: continue all of the new topic is handled, and that is said once."""
     settings = {"on_data_loss": "continue", "clusters.main.consumer.group_protocol": protocol}
