@@ -17,7 +17,7 @@ from laneway.retry._envelope import (
     text_of,
 )
 from laneway.retry._names import ERROR_PATTERN, RETRY_PATTERN, error_topic_name, topic_name
-from laneway.retry._policy import Defer, Mode, Park, Retry, TryAgain, Verdict, judge
+from laneway.retry._policy import Defer, Mode, Park, Retriable, Retry, TryAgain, Verdict, judge
 from laneway.retry._rerun import Rerun, is_new
 from laneway.retry._styles import STYLES, Style
 
@@ -34,6 +34,7 @@ __all__ = [
     "Park",
     "Reduction",
     "Rerun",
+    "Retriable",
     "Retry",
     "Style",
     "TryAgain",
