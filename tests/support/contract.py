@@ -55,6 +55,7 @@ class World(Protocol):
     def refuse_future(self, name: str) -> None: ...
     def refuse_all(self, name: str) -> None: ...
     def leave_gap(self, topic: Topic[Any], partition: int) -> None: ...
+    def engine(self) -> Any: ...
     def run(self, app: App) -> Tally: ...
     def finish(self, app: App) -> Tally: ...
     def run_errors(self, app: App) -> Tally: ...
@@ -129,8 +130,12 @@ class FakeWorld(_Base):
     def leave_gap(self, topic: Topic[Any], partition: int) -> None:
         self.kafka.skip_offsets(topic, partition, 3)
 
+    def engine(self) -> Any:
+        """An engine that runs until it is stopped; the fake one until nothing waits."""
+        return FakeEngine(self.kafka, seed=self._seed)
+
     def run(self, app: App) -> Tally:
-        return app.run(FakeEngine(self.kafka, seed=self._seed)).tally
+        return app.run(self.engine()).tally
 
     def finish(self, app: App) -> Tally:
         return self.run(app)
@@ -205,6 +210,9 @@ class _RealWorld(_Base):
         while self.ends(topic)[partition] < end + 3:
             assert time.monotonic() < deadline, "the aborted transaction has no marker"
             time.sleep(0.01)
+
+    def engine(self) -> Any:
+        return self._engine()
 
     def run(self, app: App) -> Tally:
         return app.run(self._engine(once=True)).tally
