@@ -347,15 +347,16 @@ class App(Substitutes):
         return copy
 
     def run(self, engine: Engine | None = None) -> Outcome:
-        """Run the handlers until a stop signal, on Spark unless told otherwise.
+        """Run the handlers until a stop signal.
 
         Args:
-            engine: where to run; a `SparkEngine` made from ``laneway.yaml`` and the environment by default.
+            engine: where to run; by default the engine that ``laneway.yaml`` or ``LANEWAY_ENGINE`` names, with those
+                settings, which is Spark when they name none.
         """
         if engine is None:
-            from laneway.engines.spark import SparkEngine
+            from laneway.engines import default_engine
 
-            engine = SparkEngine()
+            engine = default_engine()
         return engine.run(self)
 
     def why(self) -> list[Stall]:

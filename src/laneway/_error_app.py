@@ -11,7 +11,7 @@ from laneway._app import App
 from laneway._error_consumer import ErrorConsumer
 from laneway._interception import Interceptors
 from laneway._record import Message, Topic
-from laneway.retry import Rerun, Retry, returned_headers
+from laneway.retry import Rerun, returned_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +61,6 @@ class ErrorApp(App):
 
 def _reading(route: Route, topic: str, rerun: Rerun) -> Route:
     """A route that reads the error topic, one record at a call. Not checked: to park where it reads is the point."""
-    retry = route.retry
     return replace(
         route,
         topic=replace(route.topic, name=topic),
@@ -69,7 +68,7 @@ def _reading(route: Route, topic: str, rerun: Rerun) -> Route:
         error_topic=topic,
         rerun=rerun,
         # Its steps are behind the record; calls in place are not.
-        retry=Retry(retry.attempts, retry.backoff, retry.backoff_max, retry.jitter),
+        retry=replace(route.retry, delays=(), mode="blocking"),
         step_functions={},
         delay=timedelta(0),
         size=1,

@@ -158,7 +158,12 @@ class Skip(Exception):  # noqa: N818 - a signal, not an error
 
 
 class RetryAfter(Exception):  # noqa: N818 - a signal, not an error
-    """Raised by a handler to try the record again after *delay*, or the usual pause; it uses up one attempt."""
+    """Raised by a handler to try the record again, not before *delay* has passed; it uses up one attempt.
+
+    With attempts left the record waits in place, for *delay* instead of the usual pause. With retry topics it goes to
+    the next step that waits for *delay* or longer; when no step left does, it waits in place instead of taking the
+    next step. With `Retry(attempts=1)` and no steps, the default, it gets up to ten retries; then its record is parked.
+    """
 
     def __init__(
         self, delay: float | str | timedelta | None = None, reason: str = "retry asked for by the handler"

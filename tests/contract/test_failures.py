@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,94 @@ def test_retry_after_sets_the_pause(world: World) -> None:
     assert [call.attempt for call in made] == [1, 2, 3]
     assert all(0.19 < after.start - before.end < 5 for before, after in pairwise(made))
     assert (tally.parked, tally.retried) == (1, 2)
+
+
+def test_retry_after_gets_its_retry_from_the_default_retry(world: World) -> None:
+    """Without `retry=` a record that asks for another try has it, not before its delay; a plain error has none."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.handler(topic, lanes=2)
+    def handle(record):
+        with calls.call(record):
+            if record.attempt == 1:
+                raise RetryAfter("300ms")
+            if record.value == b"bad":
+                raise ValueError("no such customer")
+
+    world.produce(topic, [Row(b"k", b"good"), Row(b"o", b"bad")])
+    tally = world.run(app)
+    for key in (b"k", b"o"):
+        first, second = [call for call in calls.calls() if call.key == key]
+        assert (first.attempt, second.attempt) == (1, 2)
+        assert second.start - first.end > 0.29
+    assert (tally.handled, tally.parked, tally.retried) == (1, 1, 2)
+
+
+def test_retry_after_does_not_go_on_for_ever(world: World) -> None:
+    """From the default `Retry` a record has ten retries at most; then it is parked, and its key goes on."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.handler(topic, lanes=2)
+    def handle(record):
+        with calls.call(record):
+            if record.value == b"busy":
+                raise RetryAfter("10ms")
+
+    world.produce(topic, [Row(b"k", b"busy"), Row(b"k", b"next")])
+    tally = world.run(app)
+    assert [(call.offset, call.attempt) for call in calls.calls()] == [*[(0, n) for n in range(1, 12)], (1, 1)]
+    assert (tally.handled, tally.parked, tally.retried) == (1, 1, 10)
+    (parked,) = world.errors(app)
+    assert (parked.raw, parked.header("laneway-attempts")) == (b"busy", b"11")
+
+
+def test_what_is_not_retriable_is_parked_at_once(world: World) -> None:
+    """As with `Reject`: neither attempts nor steps are spent on it; what is retriable has them. For all kinds."""
+    app, calls = world.app(), world.recorder
+    retry = Retry.steps("50ms", attempts=2, backoff="10ms", retriable=(ConnectionError, TimeoutError))
+    topics = [world.topic(1), world.topic(1), world.topic(1)]
+
+    def fail(kind: str, value: bytes) -> None:
+        calls.note(f"{kind} {value.decode()}")
+        raise {b"down": ConnectionResetError, b"bad": ValueError}[value]("planted")
+
+    @app.handler(topics[0], retry=retry)
+    def single(record):
+        fail("single", record.value)
+
+    @app.batch_handler(topics[1], size=1, retry=retry)
+    def batch(batch):
+        fail("batch", batch.records[0].value)
+
+    @app.columnar_handler(topics[2], size=1, retry=retry)
+    def columnar(table):
+        fail("columnar", table.column("value")[0].as_py())
+
+    for topic in topics:
+        world.produce(topic, [Row(b"k", b"bad"), Row(b"o", b"down")])
+    tally = world.finish(app)
+    expected = {
+        f"{kind} {value}": n for kind in ("single", "batch", "columnar") for value, n in (("bad", 1), ("down", 4))
+    }
+    assert Counter(text for _, _, text in calls.notes()) == expected
+    assert (tally.parked, tally.deferred) == (6, 3)
+    attempts = [(record.raw, record.header("laneway-attempts")) for record in world.errors(app)]
+    assert sorted(attempts) == [(b"bad", b"1")] * 3 + [(b"down", b"4")] * 3
+
+
+def test_a_predicate_says_what_is_retriable(world: World) -> None:
+    """A function of the error travels with the app; one that raises counts as a yes."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+
+    @app.handler(topic, lanes=4, retry=Retry(attempts=3, backoff="10ms", retriable=lambda error: error.args[0] >= 500))
+    def handle(record):
+        with calls.call(record):
+            raise OSError(*[int(code) for code in record.value.split()])
+
+    world.produce(topic, [Row(b"a", b"404"), Row(b"b", b"503"), Row(b"c", b"")])
+    tally = world.run(app)
+    assert Counter(call.key for call in calls.calls()) == {b"a": 1, b"b": 3, b"c": 3}
+    assert (tally.parked, tally.retried) == (3, 4)
 
 
 def test_an_undecodable_record_is_parked_and_its_key_goes_on(world: World) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import App, Json, Reject, Retry, by_header
+from laneway import App, Json, Reject, Retry, RetryAfter, by_header
 from support.contract import Row
 from support.contract_recorder import overlaps
 
@@ -70,6 +71,34 @@ def test_a_record_that_recovers_on_a_step_ends_there(world: World, mode: str) ->
     assert (tally.handled, tally.parked) == (10, 0)
     assert world.errors(app) == []
     assert world.committed(app, topic) == world.ends(topic)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_delay_that_is_asked_for_is_kept_on_the_ladder(world: World, mode: str) -> None:
+    """In place it is kept as asked; else the next step that waits as long is taken, and without one it is in place."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+    asked = {b"1": "10ms", b"2": "500ms", b"3": "1500ms"}
+
+    @app.handler(topic, lanes=4, retry=Retry.steps("200ms", "800ms", mode=mode))
+    def handle(record):
+        with calls.call(record):
+            if record.attempt == 1:
+                raise RetryAfter(asked[record.key])
+            raise ValueError("no such customer")
+
+    world.produce(topic, [Row(key) for key in asked])
+    tally = world.finish(app)
+    pauses = {}
+    for key in asked:
+        made = [call for call in calls.calls() if call.key == key]
+        pauses[key] = [after.start - before.end for before, after in pairwise(made)]
+    least = {
+        "blocking": {b"1": [0.01, 0.8], b"2": [0.5, 0.8], b"3": [1.5, 0.8]},
+        # The wait of 1.5 s takes the place of the first step.
+    }.get(mode, {b"1": [0.2, 0.8], b"2": [0.8], b"3": [1.5, 0.8]})
+    assert {key: len(found) for key, found in pauses.items()} == {key: len(found) for key, found in least.items()}
+    assert all(at > floor - 0.01 for key in asked for at, floor in zip(pauses[key], least[key], strict=True))
+    assert (tally.parked, tally.deferred) == (3, 0 if mode == "blocking" else 4)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -49,6 +49,7 @@ def test_a_command_and_its_options_have_help(path, command):
         (["run", "broken:app"], 2, "importing 'broken' failed at broken.py:1: ZeroDivisionError"),
         (["run", "shop:app", "--config", "absent.yaml"], 2, "absent.yaml"),
         (["run", "shop:app", "--config", "bad.yaml"], 2, "bad.yaml:3: handlers.charge.lanez"),
+        (["run", "single:app", "--config", "size.yaml"], 2, "size.yaml:3: handlers.charge.size: it has no effect"),
         (["config", "check", "--config", "bad.yaml"], 2, "Fix:"),
         (["bench", "w9"], 2, "w9"),
     ],
@@ -58,6 +59,10 @@ def test_a_mistake_is_answered_without_a_traceback(words, code, part, tmp_path):
     (tmp_path / "shop.py").write_text("from laneway import App\napp = App('shop')\n")
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "bad.yaml").write_text("default:\n  handlers:\n    charge: {lanez: 3}\n")
+    (tmp_path / "single.py").write_text(
+        "from laneway import App, Topic\napp = App('shop')\n@app.handler(Topic('orders'))\ndef charge(record): ...\n"
+    )
+    (tmp_path / "size.yaml").write_text("default:\n  handlers:\n    charge: {size: 3}\n")
     done = laneway(*words, cwd=tmp_path)
     assert code == done.returncode, done.stderr
     assert part in " ".join(done.stderr.split())

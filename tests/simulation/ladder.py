@@ -547,11 +547,21 @@ class LadderSchedule:
 
     def _fail(self, entry, pause=None):
         tries = self.life.tries[entry]
-        if tries >= self.attempts:
-            self._copy(entry, entry.step + 1 if entry.step < self.hops else 0)
-        else:
+        if tries >= self.attempts and self._leaves(entry, entry.step + 1 + tries - self.attempts, pause):
+            return
+        if tries < self.attempts or pause is not None:
             pause = self.backoff * 2 ** (tries - 1) if pause is None else pause
             self.life.due[entry] = self.clock.now + pause - 1e-9
+
+    def _leaves(self, entry, following, asked):
+        """Whether a record without tries left goes on to a step that waits as long as it asks, or is parked."""
+        if following > self.hops:
+            self._copy(entry, 0)
+            return True
+        fitting = [step for step in range(following, self.hops + 1) if self.delays[step - 1] >= (asked or 0)]
+        if fitting:
+            self._copy(entry, fitting[0])
+        return bool(fitting)
 
     def _copy(self, entry, target):
         self.life.fate[entry] = "copied"

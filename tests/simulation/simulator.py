@@ -26,6 +26,7 @@ __all__ = ["LADDERS", "simulate"]
 _KEYS = (b"hot", b"hot", b"hot", b"warm", b"warm", b"", b"\xff\x00", b"a", b"b", b"c", b"d", b"e", None, None)
 _OUTCOMES = ("ok",) * 9 + ("skip", "reject", "raise", "raise", "again", "send", "send", "send", "bad", "odd")
 _STEPS = 6_000  # of a schedule; one that needs more is stuck
+_MOST_ASKED = 10  # retries that a record has for the asking from a policy without any
 LADDERS = 8  # every so many schedules one has retry topics and crashes
 
 
@@ -334,11 +335,12 @@ class Simulation:
         plan, succeeds_at, _, _ = self.plan[place]
         return plan == "odd" or (plan in ("raise", "again") and self.tries[place] < succeeds_at)
 
-    def _fail(self, record, pause=None):
+    def _fail(self, record, pause=None, *, is_asked_for=False):
         """A try failed: the record is parked after its last one, else called again after a pause."""
         place = (record.partition, record.offset)
         tries = self.tries[place]
-        if tries >= self.attempts:
+        asks = (is_asked_for or pause is not None) and self.attempts == 1 and tries <= _MOST_ASKED
+        if tries >= self.attempts and not asks:
             self._end(record, "parked")
             return
         self.retried += 1
@@ -478,7 +480,7 @@ class Simulation:
             if not is_meant:
                 continue
             if fails:
-                self._fail(record, 0.25 if plan == "again" else None)
+                self._fail(record, 0.25 if plan == "again" else None, is_asked_for=True)
             else:
                 self._end(record, "parked" if plan == "reject" else "skipped")
         return marked

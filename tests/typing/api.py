@@ -30,7 +30,7 @@ receipts = Topic("receipts", value=Json(Receipt))
 app = App("billing", errors=ErrorConsumer(cron="*/15 * * * *", max_errors=5, stop_when_new="5m", action="handle"))
 
 
-@app.handler(orders, lanes=64, retry=Retry(attempts=3, backoff="100ms"))
+@app.handler(orders, lanes=64, retry=Retry(attempts=3, backoff="100ms", retriable=(OSError, KeyError)))
 async def charge(record: Record[Order]) -> Message[Receipt] | None:
     if record.value.total < 0:
         raise Reject("negative total")

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from laneway import App, Buffer, Retry, Topic
+from laneway import App, Buffer, DirectEngine, Retry, SparkEngine, Topic
 from laneway.errors import DeclarationError
 from support.core import make_route
 
@@ -193,6 +193,34 @@ def test_a_run_is_the_engines():
 
     app = App("billing")
     assert app.run(Engine()) == ("ran", app)
+
+
+@pytest.mark.parametrize(
+    ("file", "variable", "expected"),
+    [
+        (None, None, SparkEngine),
+        ("direct", None, DirectEngine),
+        (None, "direct", DirectEngine),
+        ("direct", "spark", SparkEngine),
+    ],
+)
+def test_a_run_follows_the_configuration(file, variable, expected, tmp_path, monkeypatch):
+    """Once, it was on Spark whatever the file or the environment said; its settings are those of the engine."""
+    ran = []
+    for engine in (SparkEngine, DirectEngine):
+        monkeypatch.setattr(engine, "run", lambda engine, app: ran.append((type(engine), engine._settings, app)))
+    monkeypatch.chdir(tmp_path)
+    if file:
+        (tmp_path / "laneway.yaml").write_text(f"default:\n  engine: {file}\n  drain: 7s\n")
+    if variable:
+        monkeypatch.setenv("LANEWAY_ENGINE", variable)
+    app = App("billing")
+
+    app.run()
+
+    ((engine, settings, given),) = ran
+    assert (engine, given) == (expected, app)
+    assert settings.drain == timedelta(seconds=7 if file else 30)
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,10 @@ def run(
     the error topic, and waits for the next run. Exit codes: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped
     by force.
     """
-    from laneway.cli._run import engine_of, loaded, summary, where
+    from laneway.cli._run import loaded, summary, where
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
+    from laneway.engines import engine_of
 
     settings = loaded(
         config,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laneway.instrumentation import Tally
     from laneway.settings import Settings
 
-__all__ = ["EngineOption", "engine_of", "loaded", "run", "summary", "where"]
+__all__ = ["EngineOption", "loaded", "run", "summary", "where"]
 
 
 class EngineName(StrEnum):
@@ -56,6 +56,7 @@ def run(
     """
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
+    from laneway.engines import engine_of
 
     overrides = {"engine": engine and engine.value, "brokers": brokers}
     settings = loaded(config, profile, overrides | {"spark.master": master, "spark.checkpoint": checkpoint})
@@ -81,17 +82,6 @@ def run(
 def where(settings: Settings) -> str:
     """Where an app runs, in words."""
     return "Spark" if settings.engine == "spark" else "this process"
-
-
-def engine_of(settings: Settings) -> Any:
-    """The engine that the configuration or the command asks for; each is loaded only when it runs."""
-    if settings.engine == "direct":
-        from laneway.engines.direct import DirectEngine
-
-        return DirectEngine
-    from laneway.engines.spark import SparkEngine
-
-    return SparkEngine
 
 
 def loaded(config: Path | None, profile: str, overrides: Mapping[str, object]) -> Settings:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._error_consumer import ErrorConsumer
 from laneway._record import declared_topics
-from laneway._route import Buffer
-from laneway.errors import DeclarationError
-from laneway.retry import Breaker
+from laneway._route import Buffer, check_together
+from laneway.errors import DeclarationError, SettingsError
+from laneway.retry import Breaker, Retry
 from laneway.settings import Settings, load
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from laneway._app import App
     from laneway._route import Route
 
@@ -23,7 +25,42 @@ __all__ = ["cluster_of", "configured", "effective", "producers_elsewhere", "warn
 
 _log = logging.getLogger("laneway")
 
-_RETRY_FIELDS = {"attempts", "backoff", "backoff_max"}
+_Given = tuple[tuple[str, str], Any]
+"""The names of a handler and of a setting, and its value."""
+
+_ROUTE_FIELDS = (
+    "lanes",
+    "timeout",
+    "size",
+    "within",
+    "order",
+    "strict",
+    "delay",
+    "error_topic",
+    "oversize",
+    "processes",
+)
+_RETRY_FIELDS = {
+    "attempts": "attempts",
+    "backoff": "backoff",
+    "backoff_max": "backoff_max",
+    "retry_steps": "delays",
+    "retry_mode": "mode",
+}
+_BREAKER_FIELDS = {"breaker_failures": "failures", "breaker_pause": "pause"}
+_WITHOUT_EFFECT = {
+    "single": (
+        ("size", "within"),
+        "a single handler takes one record at a time",
+        "remove it, or declare the function with @app.batch_handler(…)",
+    ),
+    "columnar": (
+        ("lanes", "order", "timeout", "within", "strict"),
+        "a columnar handler takes one table after the other, in order and without a time limit",
+        "remove it, or declare the function with @app.batch_handler(…)",
+    ),
+}
+"""Settings that change nothing for a kind of handler, why, and what to do."""
 
 
 def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
@@ -39,26 +76,80 @@ def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
 
 
 def configured(app: App, settings: Settings) -> App:
-    """The app with what the configuration says about its handlers and topics."""
-    changes: dict[str, dict[str, Any]] = {}
-    for route in app.routes:
-        found = settings.handlers.get(route.name)
-        if found is not None:
-            changes[route.name] = _changes(route, found)
+    """The app with what the configuration says about its handlers and topics.
+
+    Raises:
+        SettingsError: a setting has no effect on its handler or does not fit it, or the handlers do not fit together
+            because of it.
+        DeclarationError: the app cannot work, whatever its settings.
+    """
     unknown = set(settings.handlers) - {route.name for route in app.routes}
     if unknown:
         known = ", ".join(route.name for route in app.routes)
         raise DeclarationError(
             f"the configuration names handlers {sorted(unknown)} that app {app.name!r} lacks; it has: {known}"
         )
-    for route in app.routes:
-        cluster = _cluster_read_by(route, settings)
-        changes.setdefault(route.name, {}).update(cluster=cluster, addresses=_addresses(cluster, settings))
-    off = {name for name, handler in settings.handlers.items() if handler.enabled is False}
-    topics = {name: topic.name for name, topic in settings.topics.items() if topic.name}
-    copy = app.configured(changes, topics, off)
+    given = _given(app, settings)
+    try:
+        copy = _changed(app, settings, given)
+        if given:
+            _check_together(copy, settings)
+    except DeclarationError:
+        for count in range(len(given) + 1):
+            try:
+                _check_together(_changed(app, settings, given[:count]), settings)
+            except DeclarationError as found:
+                if not count:
+                    raise
+                message, _, fix = str(found).partition("; ")
+                (name, key), _ = given[count - 1]
+                raise SettingsError([settings.problem(f"handlers.{name}.{key}", message, fix)]) from found
+        raise
     copy.errors = _error_consumer(app.errors, settings)
     return copy
+
+
+def _given(app: App, settings: Settings) -> list[_Given]:
+    """What the configuration says about the handlers that are switched on, setting by setting."""
+    given: list[_Given] = []
+    problems = []
+    for route in app.routes:
+        found = settings.handlers.get(route.name)
+        if found is None or found.enabled is False:
+            continue
+        keys, why, fix = _WITHOUT_EFFECT.get(route.kind, ((), "", ""))
+        for key in type(found).model_fields:
+            value = getattr(found, key)
+            if value is not None and key in keys:
+                problems.append(settings.problem(f"handlers.{route.name}.{key}", f"it has no effect: {why}", fix))
+            elif value is not None:
+                given.append(((route.name, key), value))
+    if problems:
+        raise SettingsError(problems)
+    return given
+
+
+def _changed(app: App, settings: Settings, given: Sequence[_Given]) -> App:
+    changes: dict[str, dict[str, Any]] = {}
+    for route in app.routes:
+        own = {key: value for (name, key), value in given if name == route.name}
+        cluster = _cluster_read_by(route, settings)
+        changes[route.name] = {**_changes(route, own), "cluster": cluster, "addresses": _addresses(cluster, settings)}
+    off = {name for name, handler in settings.handlers.items() if handler.enabled is False}
+    topics = {name: topic.name for name, topic in settings.topics.items() if topic.name}
+    return app.configured(changes, topics, off)
+
+
+def _check_together(app: App, settings: Settings) -> None:
+    """Refuse handlers that do not fit together, as a run does."""
+    from laneway.engines._topics import feeds_of
+
+    check_together(app.name, app.routes)
+    by_topic: dict[tuple[str | None, str], list[Route]] = {}
+    for route in app.routes:
+        by_topic.setdefault((cluster_of(route, settings), route.topic.name), []).append(route)
+    for routes in by_topic.values():
+        feeds_of(app.name, routes)
 
 
 def cluster_of(route: Route, settings: Settings) -> str:
@@ -121,22 +212,23 @@ def _error_consumer(declared: ErrorConsumer | None, settings: Settings) -> Error
     return replace(declared or ErrorConsumer(), **given)
 
 
-def _changes(route: Route, found: Any) -> dict[str, Any]:
-    given = {
-        name: value for name, value in found.model_dump(exclude_none=True).items() if name in found.model_fields_set
-    }
-    changes = {
-        name: given[name]
-        for name in ("lanes", "timeout", "size", "within", "order", "strict", "error_topic", "oversize", "processes")
-        if name in given
-    }
-    if _RETRY_FIELDS & set(given):
-        changes["retry"] = replace(route.retry, **{name: given[name] for name in _RETRY_FIELDS & set(given)})
-    named = {"breaker_failures": "failures", "breaker_pause": "pause"}
-    if chosen := {field: given[name] for name, field in named.items() if name in given}:
-        changes["breaker"] = replace(route.breaker or Breaker(), **chosen)
+def _changes(route: Route, given: Mapping[str, Any]) -> dict[str, Any]:
+    changes = {name: given[name] for name in _ROUTE_FIELDS if name in given}
+    if retry := {field: given[name] for name, field in _RETRY_FIELDS.items() if name in given}:
+        changes["retry"] = _retry(route.retry, retry)
+    if breaker := {field: given[name] for name, field in _BREAKER_FIELDS.items() if name in given}:
+        changes["breaker"] = replace(route.breaker or Breaker(), **breaker)
     if {"buffer_records", "buffer_size"} & set(given):
         changes["buffer"] = Buffer(
             given.get("buffer_records", route.buffer.records), given.get("buffer_size", route.buffer.size)
         )
     return changes
+
+
+def _retry(declared: Retry, given: dict[str, Any]) -> Retry:
+    steps = given.get("delays", declared.delays)
+    if "mode" in given and not steps:
+        raise DeclarationError("it has no effect: the handler has no steps; add retry_steps: [5s, 1m], or remove it")
+    if steps and not declared.delays:
+        given = {"mode": Retry.steps(*steps).mode} | given  # the default of steps, not that of a policy without any
+    return replace(declared, **given)

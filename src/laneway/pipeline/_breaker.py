@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laneway.lanes import KeyQueue
     from laneway.pipeline._result import Result
     from laneway.pipeline._telling import Telling
-    from laneway.retry import Breaker
+    from laneway.retry import Breaker, Retry
 
 __all__ = ["BreakerState", "Gate", "uncalled"]
 
@@ -72,7 +72,7 @@ class Gate:
     The desk owns it and tells it what begins and ends; the thread that may call the desk may call it.
 
     Args:
-        handler: whose calls these are.
+        route: whose calls these are.
         breaker: what was declared for it.
         state: of the breaker, which another desk may have left.
         tally: where openings and open time are counted.
@@ -83,7 +83,7 @@ class Gate:
 
     def __init__(
         self,
-        handler: str,
+        route: Route,
         breaker: Breaker,
         state: BreakerState,
         *,
@@ -92,7 +92,8 @@ class Gate:
         clock: Clock,
         notice: Callable[[str], None] | None,
     ) -> None:
-        self._name = handler
+        self._name = route.name
+        self._retry = route.retry
         self._breaker = breaker
         self._state = state
         self._tally = tally
@@ -114,7 +115,7 @@ class Gate:
     @classmethod
     def of(cls, route: Route, state: BreakerState | None, **rest: Any) -> Gate | None:
         """A gate for a handler that has a breaker, made as the class is."""
-        return None if route.breaker is None else cls(route.name, route.breaker, state or BreakerState(), **rest)
+        return None if route.breaker is None else cls(route, route.breaker, state or BreakerState(), **rest)
 
     @property
     def is_open(self) -> bool:
@@ -167,14 +168,14 @@ class Gate:
             was_good: whether a part of it that was settled before has succeeded.
         """
         failures = [error for _, error in result.failures.values()] + [error for *_, error in result.members]
-        error = next((error for error in failures if is_failure(error)), None)
+        error = next((error for error in failures if is_failure(error, self._retry)), None)
         is_handled = bool(result.finished or result.outputs)
         if result.members and is_handled and not result.is_halted:
             error = None  # a call that returned has succeeded, whatever members it marked
         # In a batch, those that were dropped before a call that failed do not make it a success.
         is_good = is_handled or (bool(result.skipped) and not (result.members and error))
         if self.saw(turn, error, is_good=is_good or was_good):
-            self._tally.retried += _give_back(result)
+            self._tally.retried += _give_back(result, self._retry)
 
     def saw(self, turn: object, error: Exception | None, *, is_good: bool) -> bool:
         """What came of a turn or table; True when its failure is not to be judged, and it is called again.
@@ -261,16 +262,16 @@ def uncalled(turn: list[KeyQueue[Record[Any]]], result: Result) -> set[int]:
     return {id(record) for queue in turn for record in queue.work()} - set(map(id, ended))
 
 
-def _give_back(result: Result) -> int:
+def _give_back(result: Result, retry: Retry) -> int:
     """Take the failures of the handler out of a result, so that their records wait as if not called; how many.
 
     They go to the end of the line of keys, each at the head of its own: the next probe is another key's, and a bad
     record alone cannot keep the breaker open.
     """
-    kept = {id(record) for _, record, error in result.members if is_failure(error)}
+    kept = {id(record) for _, record, error in result.members if is_failure(error, retry)}
     result.members = [member for member in result.members if id(member[1]) not in kept]
     result.back |= kept
-    failed = [index for index, (_, error) in result.failures.items() if is_failure(error)]
+    failed = [index for index, (_, error) in result.failures.items() if is_failure(error, retry)]
     for index in failed:
         del result.failures[index]
     return len(kept) + len(failed)

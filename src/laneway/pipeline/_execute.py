@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.lanes import KeyQueue
     from laneway.pipeline._result import Posted
+    from laneway.retry import Retry
 
 __all__ = ["Call"]
 
@@ -45,6 +46,7 @@ class Call:
         self._keeps_reasons = RecordSkipped in route.wanted
         self._name = route.name
         self._halts = route.breaker is not None
+        self._retry = route.retry
         """Whether a turn ends when the handler fails: no call may begin before the breaker has had its say."""
         self._is_unique = route.kind == "unique"
         self._grouping = route.grouping
@@ -93,7 +95,7 @@ class Call:
             result.calls += count
             done.append(count)
             # Reading the clock at each record would cost more than a fast handler.
-            if (halts and _has_failed(result, index)) or (
+            if (halts and _has_failed(result, index, self._retry)) or (
                 (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
             ):
                 break
@@ -122,7 +124,7 @@ class Call:
                 count += 1
             result.calls += count
             done.append(count)
-            if (halts and _has_failed(result, index)) or (
+            if (halts and _has_failed(result, index, self._retry)) or (
                 (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
             ):
                 break
@@ -305,7 +307,7 @@ class Call:
         Halves are looked at until two records have failed and none was handled: then it is not a record's fault.
         """
         is_lost = not self._bisect or (len(result.members) > 1 and not result.finished and not result.outputs)
-        result.is_halted = is_lost and is_failure(error)
+        result.is_halted = is_lost and is_failure(error, self._retry)
         return result.is_halted
 
     def _skip_all(self, result: Result, records: Sequence[Record[Any]], skip: Skip) -> None:
@@ -363,7 +365,7 @@ class Call:
             ) from error
 
 
-def _has_failed(result: Result, index: int) -> bool:
+def _has_failed(result: Result, index: int, retry: Retry) -> bool:
     """Whether the handler, and not the record, failed at a queue of a turn."""
     failure = result.failures.get(index)
-    return failure is not None and is_failure(failure[1])
+    return failure is not None and is_failure(failure[1], retry)

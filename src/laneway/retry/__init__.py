@@ -20,7 +20,7 @@ from laneway.retry._envelope import (
     text_of,
 )
 from laneway.retry._names import ERROR_PATTERN, RETRY_PATTERN, error_topic_name, topic_name
-from laneway.retry._policy import Defer, Mode, Park, Retry, TryAgain, Verdict, judge
+from laneway.retry._policy import Defer, Mode, Park, Retriable, Retry, TryAgain, Verdict, judge
 from laneway.retry._rerun import Rerun, is_new
 from laneway.retry._styles import STYLES, Style
 from laneway.retry._trace import as_lines, one_line
@@ -40,6 +40,7 @@ __all__ = [
     "Park",
     "Reduction",
     "Rerun",
+    "Retriable",
     "Retry",
     "Style",
     "TryAgain",

@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from laneway._units import Duration, as_duration
-from laneway.errors import CodecError, DeclarationError, Reject, Unacknowledged
+from laneway.errors import DeclarationError, Unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from laneway.retry._policy import Retry
 
 __all__ = ["Breaker", "is_failure"]
 
@@ -28,9 +30,9 @@ class Breaker:
     What fails because of the outage costs its record nothing: the call that opens the breaker, those under way at that
     moment, and probes use up no attempt and park nothing. So an outage parks at most ``failures - 1`` records.
 
-    Each process counts for itself. A success, or `Skip`, begins the count anew. `Reject` and `CodecError` are the
-    record's own fault and count neither way; every other error counts, `RetryAfter` and a time limit too. A batch has
-    failed when no record of it was handled.
+    Each process counts for itself. A success, or `Skip`, begins the count anew. `Reject`, `CodecError` and what is not
+    `Retry.retriable` are the record's own fault and count neither way; every other error counts, `RetryAfter` and a
+    time limit too. A batch has failed when no record of it was handled.
 
     Args:
         failures: calls that fail one after the other before it opens. Above the attempts of a record, or a single bad
@@ -71,6 +73,6 @@ class Breaker:
         return timedelta(seconds=min(self.first.total_seconds() * 2.0 ** min(probes, 62), self.most.total_seconds()))
 
 
-def is_failure(error: BaseException) -> bool:
-    """Whether an error counts against the handler; a record that is rejected or unreadable is itself at fault."""
-    return not isinstance(error, (Reject, CodecError, Unacknowledged))
+def is_failure(error: BaseException, retry: Retry) -> bool:
+    """Whether an error counts against the handler, and not against the record: then trying again may help."""
+    return not isinstance(error, Unacknowledged) and retry.is_retriable(error)

@@ -234,6 +234,7 @@ class _Singles:
     def __init__(self, route: Route, journal: Journal) -> None:
         self._call = Call(route, SystemClock()).single
         self._halts = route.breaker is not None
+        self._retry = route.retry
         self._journal = journal
         self._slot: KeyQueue[Record[Any]] = KeyQueue(None, [], lane=0, taken=1, is_out=True)
 
@@ -257,7 +258,7 @@ class _Singles:
             error = self._one(place, _record(fields))
             journal.end(place)
             if error is not None:
-                return not (self._halts and is_failure(error))
+                return not (self._halts and is_failure(error, self._retry))
         return True
 
     def _one(self, place: int, record: Record[Any]) -> Exception | None:

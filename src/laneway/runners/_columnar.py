@@ -129,7 +129,9 @@ class ColumnarRunner:
     def _is_kept(self, table: pa.Table, error: Exception) -> bool:
         """Whether the breaker keeps a table that failed, to be called again as if it had not been."""
         gate = self._desk.gate
-        return gate is not None and gate.saw(table, error if is_failure(error) else None, is_good=False)
+        return gate is not None and gate.saw(
+            table, error if is_failure(error, self._desk.route.retry) else None, is_good=False
+        )
 
     def _finish(self, table: pa.Table, began: float) -> None:
         tally, wall = self._desk.tally, self._clock.wall()

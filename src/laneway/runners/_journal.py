@@ -6,7 +6,9 @@ import io
 import mmap
 import os
 import pickle
+import sys
 import tempfile
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -211,8 +213,23 @@ def _base_of(kind: type[BaseException]) -> type[BaseException]:
 
 
 def _stand_in(found: Carried) -> BaseException:
+    with suppress(Exception):  # user code; it is a kind of the class itself, because `retriable` may name that
+        return _made_as(_class_of(found) or found.base, found)
+    return _made_as(found.base, found)
+
+
+def _class_of(found: Carried) -> type[BaseException] | None:
+    place: Any = sys.modules.get(found.module)
+    for part in found.name.split("."):
+        place = getattr(place, part, None)
+    # A group cannot be made of a text.
+    is_usable = isinstance(place, type) and issubclass(place, found.base) and not issubclass(place, BaseExceptionGroup)
+    return place if is_usable else None
+
+
+def _made_as(base: type[BaseException], found: Carried) -> BaseException:
     names: dict[str, Any] = {"__module__": found.module, "__qualname__": found.name, "__str__": _text_of_stand_in}
-    kind: type[BaseException] = type(found.name.rpartition(".")[2], (found.base,), names)
+    kind: type[BaseException] = type(found.name.rpartition(".")[2], (base,), names)
     error = kind.__new__(kind, found.text)
     error.args = (found.text,)
     if isinstance(error, RetryAfter):

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, PrivateAttr
 
 from laneway._cron import Cron
+from laneway.errors import Problem
 from laneway.settings import _spark
 from laneway.settings._cluster import ClusterSettings
 from laneway.settings._secret import MASK
 from laneway.settings._types import (
     Address,
+    Durations,
     DurationType,
     Name,
     SizeType,
@@ -30,8 +32,6 @@ from laneway.settings._types import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from laneway.errors import Problem
 
 __all__ = ["ErrorSettings", "HandlerSettings", "HealthSettings", "Settings", "SparkSettings", "TopicSettings"]
 
@@ -100,6 +100,22 @@ class HandlerSettings(BaseModel):
     backoff_max: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
         default=None, description="The longest wait between two attempts."
     )
+    retry_steps: Durations | None = Field(
+        default=None,
+        description="The delays after which a record that has no attempts left is tried again, one for each step, such"
+        " as [5s, 1m, 10m]. An empty list means no steps. At most 20.",
+    )
+    retry_mode: Annotated[Literal["blocking", "topic", "park"], Word] | None = Field(
+        default=None,
+        description="Where a record waits for its step: on a retry topic while its key goes on (topic), on a retry"
+        " topic with later records of its key queued behind it (park), or in place (blocking). Not set in the code"
+        " either: topic.",
+    )
+    delay: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
+        default=None,
+        description="How old a record must be before it is handled, counted from its timestamp. All handlers of a topic"
+        " have the same.",
+    )
     breaker_failures: Annotated[int, whole(1, 1_000_000)] | None = Field(
         default=None,
         description="How many calls fail one after the other before the handler is not called for a while. Above the"
@@ -117,12 +133,12 @@ class HandlerSettings(BaseModel):
         " none.",
     )
     size: Annotated[int, whole(1, 10_000_000)] | None = Field(
-        default=None, description="How many records make a full batch. Only for batch and unique handlers."
+        default=None, description="How many records make a full batch or table. Not for handlers of single records."
     )
     within: Annotated[DurationType, lasting("1ms", "1h")] | None = Field(
         default=None,
         description="How long a batch may wait to be full. Longer fills batches better and delays records. On Spark a"
-        " batch also ends with the records of its micro-batch.",
+        " batch also ends with the records of its micro-batch. Only for batch, unique and custom handlers.",
     )
     buffer_records: Annotated[int, whole(1)] | None = Field(
         default=None, description="How many records may wait in front of the lanes. Bounds memory when one key is hot."
@@ -314,6 +330,13 @@ class Settings(BaseModel):
     def cluster(self, name: str | None = None) -> ClusterSettings:
         """The named cluster, or the default one."""
         return self.clusters[name or self.default_cluster]
+
+    def problem(self, key: str, message: str, fix: str) -> Problem:
+        """A problem with the value of a setting, with the place where it was given."""
+        origin = self._origins.get(key, "settings")
+        source, _, line = origin.rpartition(":")
+        is_file = bool(source) and line.isdecimal()
+        return Problem(source if is_file else origin, int(line) if is_file else None, key, message, fix)
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Settings:
         """A copy with some settings changed, by dotted key as in `load`, and checked again.

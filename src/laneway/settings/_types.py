@@ -20,6 +20,7 @@ __all__ = [
     "Brokers",
     "Context",
     "DurationType",
+    "Durations",
     "FilePath",
     "FilePaths",
     "Hidden",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _MAX_SECRET = 64 * 1024
+_MOST_STEPS = 20
 Parsed = TypeVar("Parsed")
 
 
@@ -167,6 +169,12 @@ def _some(brokers: tuple[str, ...]) -> tuple[str, ...]:
     return brokers
 
 
+def _few(delays: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
+    if len(delays) > _MOST_STEPS:
+        raise wrong(f"{len(delays)} steps are given, each of which is a topic", f"write at most {_MOST_STEPS}")
+    return delays
+
+
 def _name(value: object) -> str:
     text = _text(value)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text):
@@ -249,6 +257,9 @@ DurationType = Annotated[timedelta, PlainSerializer(in_words, return_type=str, w
 SizeType = Annotated[int, PlainSerializer(_in_bytes, when_used="json"), "size"]
 Brokers = Annotated[
     tuple[Annotated[str, BeforeValidator(_broker)], ...], BeforeValidator(_listed), AfterValidator(_some)
+]
+Durations = Annotated[
+    tuple[Annotated[DurationType, lasting("0s", "365d")], ...], BeforeValidator(_listed), AfterValidator(_few)
 ]
 Hidden = Annotated[Secret, BeforeValidator(resolve)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]

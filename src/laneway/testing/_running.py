@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from laneway.errors import DeclarationError
 from laneway.instrumentation import Tally
 from laneway.testing._kafka import FakeKafka
 
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FakeEngine", "FakeReport", "running"]
 
-OnDataLoss = Literal["stop", "continue"]
+OnDataLoss = Literal["fail", "continue"]
 
 
 @contextmanager
 def running(
-    app: App, *, kafka: FakeKafka | None = None, seed: int | None = None, on_data_loss: OnDataLoss = "stop"
+    app: App, *, kafka: FakeKafka | None = None, seed: int | None = None, on_data_loss: OnDataLoss = "fail"
 ) -> Iterator[FakeKafka]:
     """Run an app without a broker, without Spark and in virtual time.
 
@@ -37,7 +38,7 @@ def running(
         kafka: what it runs on; a new one by default. Several apps may run on one.
         seed: mixes the order in which keys and partitions get their turn, the same way for the same seed. None is
             the plain order. With a seed the jitter of back-offs is fixed too.
-        on_data_loss: what to do when records were deleted before they were read.
+        on_data_loss: what to do when records were deleted before they were read, in the words of the settings.
 
     Example:
         >>> from laneway import App, Retry, Topic
@@ -56,7 +57,7 @@ def running(
     """
     kafka = FakeKafka() if kafka is None else kafka
     with _seeded(seed):
-        member = kafka.attach(app, seed=seed, skip_lost=on_data_loss == "continue", on_schedule=True)
+        member = kafka.attach(app, seed=seed, skip_lost=_skips_lost(on_data_loss), on_schedule=True)
         try:
             yield kafka
         finally:
@@ -95,23 +96,29 @@ class FakeEngine:
         kafka: FakeKafka,
         *,
         seed: int | None = None,
-        on_data_loss: OnDataLoss = "stop",
+        on_data_loss: OnDataLoss = "fail",
         within: Duration = "1d",
     ) -> None:
         self._kafka = kafka
         self._seed = seed
-        self._on_data_loss: OnDataLoss = on_data_loss
+        self._skips_lost = _skips_lost(on_data_loss)
         self._within = within
 
     def run(self, app: App) -> FakeReport:
         """Handle everything that waits."""
         with _seeded(self._seed):
-            member = self._kafka.attach(app, seed=self._seed, skip_lost=self._on_data_loss == "continue")
+            member = self._kafka.attach(app, seed=self._seed, skip_lost=self._skips_lost)
             try:
                 self._kafka.finish(within=self._within)
             finally:
                 self._kafka.detach(member)
             return FakeReport(app.name, member.tally)
+
+
+def _skips_lost(on_data_loss: str) -> bool:
+    if on_data_loss not in ("fail", "continue"):
+        raise DeclarationError(f"on_data_loss={on_data_loss!r}; use 'fail' or 'continue'")
+    return on_data_loss == "continue"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from laneway import Breaker, GroupedBy, Json, Message, Reject, Retry, RetryAfter, Skip, Topic
+from laneway import Breaker, GroupedBy, Json, Message, Reject, Retry, Skip, Topic
 from laneway.errors import HandlerTimeoutError
 from laneway.instrumentation import BreakerClosed, BreakerOpened
 from laneway.pipeline import BreakerState, Call, Desk
@@ -113,7 +113,7 @@ def test_a_success_begins_the_count_anew():
         assert bench.desk.close().parked == 4
 
 
-@pytest.mark.parametrize("error", [Reject(), RetryAfter("1s"), HandlerTimeoutError("slow"), ValueError()])
+@pytest.mark.parametrize("error", [Reject(), HandlerTimeoutError("slow"), ValueError()])
 def test_what_is_the_records_own_fault_counts_neither_way(error):
     """A reject between two failures neither ends the row nor lengthens it; everything else lengthens it."""
     bench = Bench()

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from laneway import App, Breaker, Reject, RetryAfter, Topic
+from laneway import App, Breaker, Reject, Retry, RetryAfter, Topic
 from laneway.errors import CodecError, DeclarationError, HandlerTimeoutError
 from laneway.retry import is_failure
 
@@ -60,7 +60,18 @@ def test_a_limit_below_the_pause_is_the_pause():
 )
 def test_what_counts_against_the_handler(error, counts):
     """Not what is the record's own fault."""
-    assert is_failure(error) is counts
+    assert is_failure(error, Retry()) is counts
+
+
+def test_what_is_not_retriable_does_not_count_against_the_handler():
+    """It is the record's own fault, as with `Reject`."""
+    retry = Retry(retriable=ConnectionError)
+
+    assert [is_failure(error, retry) for error in (ValueError(), ConnectionResetError(), RetryAfter())] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_breaker_travels():

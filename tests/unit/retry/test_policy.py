@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from datetime import timedelta
 
 import hypothesis.strategies as st
@@ -36,6 +38,51 @@ RETRY = Retry(attempts=3, backoff="1s", backoff_max="1m", jitter=0)
 def test_a_failure_is_judged(error, attempt, expected):
     """The error and the attempts made decide, nothing else."""
     assert expected == judge(error, attempt, RETRY)
+
+
+@pytest.mark.parametrize(
+    ("delay", "pauses"),
+    [("2s", [2] * 10), (0, [0] * 10), (None, [1, 2, 4, 8, 10, 10, 10, 10, 10, 10]), ("soon", [1, 2, 4])],
+)
+def test_a_policy_without_retries_gives_those_that_are_asked_for(delay, pauses):
+    """Once, `RetryAfter("2s")` parked its record at once; ten are the most, so that no record is retried for ever."""
+    retry = Retry(backoff="1s", backoff_max="10s", jitter=0)
+
+    verdicts = [judge(RetryAfter(delay), attempt, retry) for attempt in range(1, 13)]
+
+    assert verdicts[: len(pauses)] == [TryAgain(pause * SECOND) for pause in pauses]
+    assert verdicts[10:] == [Park()] * 2
+
+
+@pytest.mark.parametrize(
+    ("retriable", "expected"),
+    [
+        (None, [True, True, True]),
+        (ConnectionError, [True, False, False]),
+        ((ConnectionError, KeyError), [True, True, False]),
+        ((), [False, False, False]),
+        (lambda error: error.args == (1,), [False, False, True]),
+        (lambda error: error.no_such_thing, [True, True, True]),
+    ],
+)
+def test_what_is_not_retriable_is_parked_at_once(retriable, expected):
+    """On every step; signals mean what they say, whatever is retriable."""
+    retry = Retry.steps("5s", "1m", attempts=2, retriable=retriable)
+    errors = [ConnectionResetError(), KeyError("k"), ValueError(1)]
+
+    for step in range(3):
+        assert [judge(error, 1, retry, step) != Park() for error in errors] == expected
+        assert judge(RetryAfter("1s"), 1, retry, step) == TryAgain(SECOND)
+        assert judge(Reject(), 1, retry, step) == Park()
+
+
+def test_what_is_retriable_travels():
+    """It goes to other processes with the app, and is kept when a configuration changes the rest."""
+    retry = pickle.loads(pickle.dumps(Retry(3, retriable=(ConnectionError,))))  # noqa: S301 - our own bytes
+
+    assert retry == Retry(3, retriable=(ConnectionError,))
+    assert replace(retry, attempts=5).retriable == (ConnectionError,)
+    assert judge(ValueError(), 1, retry) == Park()
 
 
 @pytest.mark.parametrize("delay", ["5", "soon", "", None, float("nan"), float("inf"), 1e300, -timedelta(seconds=1)])
@@ -91,6 +138,10 @@ def test_jitter_is_random_by_default():
         ({"jitter": -0.1}, "Retry(jitter=-0.1): jitter is between 0 and 1"),
         ({"backoff": "soon"}, "Retry: 'soon' is not a duration"),
         ({"backoff_max": 5}, "Retry: 5 has no unit"),
+        ({"retriable": 503}, "Retry(retriable=503): give an exception type, several, or a function of the error"),
+        ({"retriable": int}, "give an exception type, several, or a function of the error"),
+        ({"retriable": [OSError]}, "give an exception type, several, or a function of the error"),
+        ({"retriable": (OSError, "503")}, "give an exception type, several, or a function of the error"),
     ],
 )
 def test_a_policy_that_cannot_work_is_refused(fields, message):

@@ -468,6 +468,7 @@ def test_any_error_crosses_the_border(error, is_pickled):
     assert [isinstance(again, kind) for kind in (Exception, Reject, RetryAfter, OSError, ValueError)] == [
         isinstance(error, kind) for kind in (Exception, Reject, RetryAfter, OSError, ValueError)
     ]
+    assert isinstance(again, type(error)) or isinstance(error, ExceptionGroup)
     assert getattr(again, "delay", None) == getattr(error, "delay", None)
     assert "raise error" in again.__notes__[-1]
     assert carried(again) == (found if is_pickled else found._replace(pickled=None))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import get_args
 
 import pytest
 
 from laneway import App, Json, Retry, Topic
 from laneway.errors import DataLossError, DeclarationError, EngineError, MessageTooLargeError
+from laneway.settings import Settings
 from laneway.testing import FakeEngine, FakeKafka, running
 
 ORDERS = Topic("orders")
@@ -181,6 +183,21 @@ def test_deleted_records_end_the_run_or_are_counted():
         app.run(FakeEngine(kafka))
     tally = app.run(FakeEngine(kafka, on_data_loss="continue")).tally
     assert (tally.lost, tally.handled, kafka.committed(app, ORDERS)) == (2, 2, {0: 5})
+
+
+def test_the_words_for_data_loss_are_those_of_the_settings():
+    """Once, the fake had "stop" for "fail", and took any other word for it too."""
+
+    def handle(record): ...
+
+    app = app_of(handle)
+    for word in get_args(Settings.model_fields["on_data_loss"].annotation):
+        app.run(FakeEngine(FakeKafka(), on_data_loss=word))
+
+    with pytest.raises(DeclarationError, match="on_data_loss='stop'; use 'fail' or 'continue'"):
+        FakeEngine(FakeKafka(), on_data_loss="stop")
+    with pytest.raises(DeclarationError, match="on_data_loss='go'"), running(app, on_data_loss="go"):
+        pass
 
 
 def test_a_topic_that_grows_is_read_whole():

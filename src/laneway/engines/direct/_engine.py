@@ -103,7 +103,7 @@ class DirectEngine:
     def stop(self) -> None:
         """Ask to stop. The first time what was begun is finished and committed; the second time it is not.
 
-        Any thread may call it.
+        While nothing runs it ends the next run at once. Any thread may call it.
         """
         self._stops += 1
         self._wake.set()
@@ -140,14 +140,14 @@ class DirectEngine:
 
     def pause(self) -> None:
         """Read nothing until `resume`; what was read is finished. The process stays in its group."""
-        self._set_paused(on=True)
+        self._hold.ask(on=True)
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self._set_paused(on=False)
+        self._hold.ask(on=False)
 
     def run(self, app: App) -> RunReport:
-        """Run until stopped, or with *once* until everything that waits is handled."""
+        """Run until stopped, or with *once* until everything that waits is handled; it may run again after that."""
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, {})
@@ -391,8 +391,8 @@ class DirectEngine:
             self._app.tell(StateChanged(state.value, detail))
 
     def _ended(self) -> None:
-        self.life.enter(State.CLOSED if self._is_closed else State.STOPPED)
-
-    def _set_paused(self, *, on: bool) -> None:
-        self._hold.is_asked = on
-        self._hold.apply()
+        state = State.CLOSED if self._is_closed else State.STOPPED
+        # What ended this run must not end the next one. Before the state: who waits for it may start the next run.
+        self._stops, self._is_deaf, self._is_closed = 0, False, False
+        self._wake.clear()
+        self.life.enter(state)

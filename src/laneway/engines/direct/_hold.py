@@ -39,6 +39,12 @@ class Hold:
     def attend(self, crews: Sequence[Crew], errors: DirectErrorSchedule | None, check: Check | None) -> None:
         """These are to be paused and resumed."""
         self._crews, self._errors, self._check = crews, errors, check
+        self._is_on = False  # these are not paused yet
+
+    def ask(self, *, on: bool) -> None:
+        """The user wants a pause, or none any more."""
+        self.is_asked = on
+        self.apply()
 
     def apply(self) -> None:
         """Read or do not, and say so in the state."""

@@ -76,6 +76,7 @@ class Watch:
     def begin(self, status: StatusFile | None) -> None:
         """Watch from now on, and say in a file what is seen."""
         self._is_over, self._status = threading.Event(), status
+        self._heard, self._noted, self._since = Heard(), ("", 0.0), {}  # of this run only
         self._threads = [
             threading.Thread(target=self._repeat, args=(work, every, self._is_over), name=name, daemon=True)
             for work, every, name in (

@@ -77,7 +77,7 @@ class SparkEngine:
     def stop(self) -> None:
         """Ask to stop. The first time the running batch is finished and committed; the second time it is not.
 
-        Any thread may call it.
+        While nothing runs it ends the next run at once. Any thread may call it.
         """
         self._stops += 1
         self._wake.set()
@@ -115,7 +115,7 @@ class SparkEngine:
             self.life.enter(State.PAUSED if on else State.CONSUMING)
 
     def run(self, app: App) -> RunReport:
-        """Run until stopped, or with *once* until everything that waits is handled."""
+        """Run until stopped, or with *once* until everything that waits is handled; it may run again after that."""
         from laneway.engines._configured import configured, effective
         from laneway.engines._topics import prepare_topics
         from laneway.engines.spark._query import TopicQuery
@@ -185,11 +185,17 @@ class SparkEngine:
 
     def _begun(self, stack: ExitStack) -> Path:
         """Take over signals and a folder until the end."""
-        stack.callback(self.life.enter, State.STOPPED)
+        stack.callback(self._ended)
         stack.enter_context(stop_signals(self._signalled))
         control = Path(stack.enter_context(_scratch()))
         self.life.enter(State.INITIALISING)
         return control
+
+    def _ended(self) -> None:
+        # What ended this run must not end the next one. Before the state: who waits for it may start the next run.
+        self._stops, self._queries, self._errors = 0, [], None
+        self._wake.clear()
+        self.life.enter(State.STOPPED)
 
     def _counting(self, app: App, report: RunReport, total: Tally) -> Callable[[str, int, Tally], None]:
         """What is called after each batch; threads of several queries call it."""
