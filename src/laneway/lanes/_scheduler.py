@@ -272,7 +272,9 @@ class Scheduler(Generic[T]):
         self._ready = deque(filter(is_full, self._ready))
         self._late = [entry for entry in self._late if is_full(entry[2])]
         heapq.heapify(self._late)
-        self._blocked = {lane: deque(filter(is_full, line)) for lane, line in self._blocked.items()}
+        # What was next in line of its partition may be gone: a turn sorts out again who must wait.
+        self._ready.extend(queue for line in self._blocked.values() for queue in line if is_full(queue))
+        self._blocked.clear()
 
     def _give(self, queue: KeyQueue[T], most: int) -> int:
         waiting = len(queue.items) - queue.start

@@ -182,3 +182,17 @@ def test_finished_items_are_let_go():
 def test_there_is_always_a_lane():
     """Zero lanes means one record at a time."""
     assert Scheduler(0).lanes == 1
+
+
+def test_what_waits_for_its_partition_goes_on_when_the_one_before_it_is_dropped():
+    """With strict lanes: the key that was next in line is gone, and the one behind it is as ready."""
+    scheduler = Scheduler(lanes=3, per_partition=1)
+    items = push(scheduler, b"a", b"b", b"c")
+    turn = scheduler.take(1)
+    assert scheduler.take(1) is None
+    scheduler.settle(turn[0], 1)
+    scheduler.end_turn(turn)
+    assert scheduler.drop(lambda item: item is items[1]) == 1
+
+    (queue,) = scheduler.take(1)
+    assert queue.key == b"c"
