@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyspark
 import pytest
 
 from laneway import broker
+from laneway.history import read_history
 from support.processes import end_processes
 from support.waiting import eventually
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 TESTS = Path(__file__).parents[2]
+_SPAN = 0.05  # seconds
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def _java(name: str, folder: Path, environ: Mapping[str, str], *arguments: str) 
 
 
 def test_two_workers(scene: Scene) -> None:
-    """An app runs on a cluster's executors, in key order, and loses nothing."""
+    """An app runs on all executors of a cluster at once, however few cores the driver has, and loses nothing."""
     scene.produce(9_000, keys=200)
     folder = scene.folder / "cluster"
     folder.mkdir()
@@ -71,10 +74,22 @@ def test_two_workers(scene: Scene) -> None:
             own = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}"))
             stack.enter_context(_java(f"{deploy}.worker.Worker", folder, environ, *flags, *own, url))
         eventually(lambda: log.read_text().count("Registering worker") == 2, why=log.read_text)
-        run = scene.finish("--master", url, seconds=0.002, timeout=150)
+        run = scene.finish("--master", url, seconds=0.002, cores=1, timeout=150)
         pids = {path.stem for path in history.glob("*.history")}
         executors = log.read_text().count("Launching executor")
     assert scene.verdict().is_clean, run.output
     assert scene.lag() == 0
     assert executors == 2
     assert len(pids) == 2
+    assert _at_once(history, scene.folder / "alone") > 0.4
+
+
+def _at_once(history: Path, folder: Path) -> float:
+    """The part of the time in which both processes had calls under way, of the time in which the idler one had some."""
+    spans = []
+    for path in history.glob("*.history"):
+        own = folder / path.stem
+        own.mkdir(parents=True)
+        shutil.copy(path, own)
+        spans.append({int(event.start / _SPAN) for event in read_history(own)})
+    return len(set.intersection(*spans)) / min(map(len, spans))

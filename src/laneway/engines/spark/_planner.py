@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
     from laneway.engines._topics import Feed
     from laneway.engines.spark._stream import Stream
 
-__all__ = ["DRAINED", "PAUSE", "STOP", "WAITED", "Planner"]
+__all__ = ["DRAINED", "PAUSE", "PAUSED", "STOP", "TASKS", "WAITED", "Planner"]
 
 Offsets = dict[str, dict[str, int]]
 Places = dict[Place, int]
 
-STOP, DRAINED, PAUSE, WAITED = "stop", "drained", "pause", "waited"
-"""Files of the control folder: asked to stop; every batch is committed and none will come; asked to plan nothing;
-seconds that the last batch waited for back-offs."""
+STOP, DRAINED, PAUSE, PAUSED, WAITED, TASKS = "stop", "drained", "pause", "paused", "waited", "tasks"
+"""Files of the control folder: asked to stop; every batch is committed and none will come; asked to plan nothing, with
+a number; the number of the pause in which no batch runs; seconds that the last batch waited for back-offs; most tasks
+of a handler in a batch, when that changes while the query runs."""
 
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
 _RENEW = 3600.0  # seconds after which offsets are committed again: Kafka forgets those of an idle partition in a week
@@ -85,6 +87,7 @@ class Planner:
         deadline = time.monotonic() + _WAIT
         while True:
             if self._is_asked_to(PAUSE):
+                self._confirm_pause()
                 time.sleep(LOOK)
                 return start
             try:
@@ -117,7 +120,7 @@ class Planner:
         ranges = [part for part in spans if part.topic == feed.topic]
         pool = max(self._feeds.partitions(feed), len(ranges))
         lanes = max(1, route.lanes) * (1 if route.strict else pool)
-        shares = pack(route.name, ranges, lanes=lanes, tasks=self._stream.tasks, is_strict=route.strict)
+        shares = pack(route.name, ranges, lanes=lanes, tasks=self._tasks(), is_strict=route.strict)
         own = [other for other in self._stream.feeds if route.name in other.routes]
         ends = self._feeds.logs
         topics = {other.topic for other in own}
@@ -229,6 +232,22 @@ class Planner:
 
     def _is_asked_to(self, what: str) -> bool:
         return bool(self._stream.control) and (Path(self._stream.control) / what).exists()
+
+    def _confirm_pause(self) -> None:
+        """Tell the driver that the batch before is committed and none runs, with the number of the pause it asked for.
+
+        Without the number a pause that follows a `resume` could be confirmed by what is left of the one before.
+        """
+        folder = Path(self._stream.control)
+        with suppress(FileNotFoundError):  # resumed in this moment
+            (folder / PAUSED).write_text((folder / PAUSE).read_text())
+
+    def _tasks(self) -> int:
+        """Most tasks of a handler in a batch: as many as the executors can run now, where the driver says so."""
+        try:
+            return int((Path(self._stream.control) / TASKS).read_text())
+        except (OSError, ValueError):
+            return self._stream.tasks
 
     def _first(self, place: Place, begin: Places, ends: Places) -> int:
         """The first offset to read: where the last batch ended, or the start of a partition that is new."""
