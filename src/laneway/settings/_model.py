@@ -112,8 +112,8 @@ class HandlerSettings(BaseModel):
     )
     processes: Annotated[int, whole(0, 10_000)] | None = Field(
         default=None,
-        description="How many processes of its own the handler has on the direct engine, for work that computes. 0:"
-        " none.",
+        description="How many processes of its own the handler has, for work that computes; on Spark in each Python"
+        " worker process, of which there is one for each task that runs at the same time. 0: none.",
     )
     size: Annotated[int, whole(1, 10_000_000)] | None = Field(
         default=None, description="How many records make a full batch. Only for batch and unique handlers."
