@@ -8,12 +8,11 @@ from laneway.kafka._group import Committed, GroupOffsets, Place
 from laneway.kafka._membership import Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
-from laneway.kafka._senders import ClusterSenders
+from laneway.kafka._senders import sender_of
 
 __all__ = [
     "Admin",
     "BrokerAbsentError",
-    "ClusterSenders",
     "Committed",
     "Group",
     "GroupMember",
@@ -26,4 +25,5 @@ __all__ = [
     "Range",
     "RangeReader",
     "produce_many",
+    "sender_of",
 ]

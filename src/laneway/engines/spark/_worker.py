@@ -18,7 +18,7 @@ from laneway._clock import SystemClock
 from laneway._error_app import ErrorApp
 from laneway._garbage import collect_rarely
 from laneway.engines._clients import new_loop
-from laneway.kafka import Admin, ClusterSenders, RangeReader
+from laneway.kafka import Admin, RangeReader, sender_of
 from laneway.pipeline import BreakerState
 from laneway.runners import ProcessRunner
 
@@ -112,7 +112,7 @@ class Worker:
         self._processes: dict[str, tuple[Any, ProcessRunner]] = {}
         """For each handler with processes of its own the function that they run, and what runs them."""
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
-        self.sender = ClusterSenders(stream.producer, stream.elsewhere)
+        self.sender = sender_of(stream.producer, stream.elsewhere)
 
     def route_of(self, name: str, step: int) -> Route:
         """A handler, as it runs on a step of its ladder."""
