@@ -216,7 +216,8 @@ class SparkSettings(BaseModel):
     tasks: Annotated[int, whole(1, 100_000)] | None = Field(
         default=None,
         description="How many Spark tasks share the work of a handler. Not set: one for each core of this machine, or"
-        " with a master that is not local one for each core of the executors that there are when a batch begins.",
+        " with a master that is not local one for each core of the executors that there are when a batch begins. With"
+        " Spark's dynamic allocation give a number: it asks for executors only when tasks wait for one.",
     )
     ui: SwitchType = Field(
         default=False, description="Whether Spark's web page runs. Off, because it shows the environment."
