@@ -65,3 +65,41 @@ def test_a_pause_is_paused_only_when_nothing_runs(worlds: Worlds, tmp_path: Path
     app.run(engine)
     thread.join()
     assert not failures
+
+
+def test_a_pause_does_not_end_a_run_that_handles_what_there_is(worlds: Worlds, tmp_path: Path) -> None:
+    """After the resume the rest is handled, too."""
+    here, _ = worlds
+    topic, app, recorder = here.topic(1), here.app(), here.recorder
+    gate = str(tmp_path / "gate")
+
+    @app.handler(topic)
+    def work(record: Record[Any]) -> None:
+        deadline = time.monotonic() + 30
+        while record.offset == 0 and not Path(gate).exists() and time.monotonic() < deadline:
+            recorder.note("waits")
+            time.sleep(0.02)
+
+    engine = here.engine(once=True)
+    failures: list[BaseException] = []
+
+    def control() -> None:
+        try:
+            eventually(recorder.notes, timeout=40)
+            engine.pause()
+            Path(gate).touch()
+            eventually(lambda: engine.life.state in (State.PAUSED, State.STOPPED), timeout=20)
+            time.sleep(0.5)
+        except BaseException as failure:  # noqa: BLE001 - raised on the thread of the test
+            failures.append(failure)
+        finally:
+            Path(gate).touch()
+            engine.resume()
+
+    here.produce(topic, [Row(b"k%d" % number) for number in range(300)])
+    thread = threading.Thread(target=control)
+    thread.start()
+    report = app.run(engine)
+    thread.join()
+    assert not failures
+    assert report.tally.handled == 300

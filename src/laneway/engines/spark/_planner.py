@@ -89,7 +89,9 @@ class Planner:
             if self._is_asked_to(PAUSE):
                 self._confirm_pause()
                 time.sleep(LOOK)
-                return start
+                if self._target is None or self._is_asked_to(STOP):
+                    return start
+                continue  # the answer that nothing waits would end a run that handles what there is
             try:
                 end = self._end_of_next(begin)
             except BrokerAbsentError:
