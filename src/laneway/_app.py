@@ -125,9 +125,10 @@ class App(Substitutes):
             delay: run a record only when its timestamp is so old, and no later than that after it was first seen.
             acknowledge: ``manual`` gives the function an `Ack` as its second argument: the record is finished when that
                 is told so, and not when the function returns.
-            processes: run the function in so many processes of its own on the direct engine, for work that computes:
-                a time limit then really stops a call. The function and what it uses are imported there, so it stands
-                in a module. On Spark, where handlers run in worker processes anyway, it changes nothing.
+            processes: run the function in so many processes of its own, for work that computes: a time limit then
+                really stops a call. They take the place of the lanes. On the direct engine the function and what it
+                uses are imported there, so it stands in a module. On Spark each Python worker process of an executor
+                has so many of them, which live as long as the worker does; setup hooks run in each of them, too.
         """
         return self._declare(
             topic=topic,
@@ -163,7 +164,9 @@ class App(Substitutes):
         Args:
             topic: what to read.
             size: most records in a batch.
-            within: how long a record may wait for its batch to fill.
+            within: how long a record may wait for its batch to fill. On the direct engine a batch that is not full is
+                called after that time. On Spark it is called at once when the records of its micro-batch are all read,
+                and on the fake when the topic is read to its end: neither waits for records that are not written yet.
             lanes: how many batches per partition may be in work at once.
             retry: what to do when the function raises; the whole batch is tried again or parked.
             timeout: time limit of one call, as for `handler`.
@@ -214,7 +217,7 @@ class App(Substitutes):
             kind: `GroupedBy` or anything else with a method ``split(records)``; see `Grouping`. One that loses,
                 repeats or makes up a record fails everything that it was given.
             size: most records gathered at once.
-            within: how long a record may wait for the others.
+            within: how long a record may wait for the others; what each engine makes of it says `batch_handler`.
             lanes: how many gatherings per partition may be in work at once.
             retry: what to do when the function raises; the group is tried again or parked.
             timeout: time limit of one call, as for `handler`.
@@ -257,7 +260,7 @@ class App(Substitutes):
         Args:
             topic: what to read.
             size: most records gathered for a call; the function gets as many as there are keys among them.
-            within: how long a record may wait for the others.
+            within: how long a record may wait for the others; what each engine makes of it says `batch_handler`.
             lanes: how many calls per partition may be in work at once.
             retry: what to do when the function raises; a record that came meanwhile supersedes the failed one.
             timeout: time limit of one call, as for `handler`.

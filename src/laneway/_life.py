@@ -13,7 +13,7 @@ __all__ = ["Life", "State"]
 
 
 class State(Enum):
-    """The states an engine goes through. Spark knows neither `PAUSING` nor `CLOSING` and `CLOSED`."""
+    """The states an engine goes through. Spark knows neither `CLOSING` nor `CLOSED`."""
 
     INITIALISING = "initialising"
     """Waiting for brokers and topics."""

@@ -101,7 +101,7 @@ class Route:
     is_manual: bool = False
     """Whether the handler is given an `Ack`, which finishes the record, and not by its return."""
     processes: int = 0
-    """How many processes of its own the handler has on the direct engine; 0 for none."""
+    """How many processes of its own the handler has in each process that runs tasks; 0 for none."""
 
     @property
     def is_batch(self) -> bool:

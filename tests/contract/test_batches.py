@@ -19,6 +19,28 @@ if TYPE_CHECKING:
     from support.contract_recorder import Call
 
 
+@pytest.mark.parametrize("kind", ["batch", "unique"])
+def test_how_long_a_batch_that_is_not_full_waits(world: World, kind: str) -> None:
+    """On the direct engine for `within`; a Spark task and the fake wait only for what is already in the topic."""
+    app, topic, calls = world.app(), world.topic(1), world.recorder
+    declare = app.batch_handler if kind == "batch" else app.unique_handler
+
+    @declare(topic, size=10, within="1s" if world.waits_for_more else "1h")
+    def store(batch):
+        with calls.call(*batch.records):
+            pass
+
+    world.produce(topic, [Row(b"k%d" % number) for number in range(3)])
+    _, began = world.now()
+    tally = world.run(app)
+    (call,) = calls.calls()
+    assert (tally.handled, len(call.offsets)) == (3, 3)
+    if world.waits_for_more:
+        assert call.start - began >= 1.0
+    else:
+        assert call.start - began < 60.0
+
+
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_batch_keeps_size_and_key_order(world: World, kind: str) -> None:
     """Batches hold at most `size` records, several of a key in order, and a key is never in two batches at once."""

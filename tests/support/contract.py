@@ -307,6 +307,7 @@ class SparkWorld(_RealWorld):
     """Spark. The session is the test run's; it must be the active one of the calling thread."""
 
     keeps_processes = True
+    has_lane_processes = True
 
     def _engine(self, *, once: bool = False) -> Any:
         from laneway import SparkEngine

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import psutil
+
 if TYPE_CHECKING:
     from laneway import Record
 
@@ -20,12 +22,17 @@ class Call(NamedTuple):
     key: bytes
     partition: int
     offset: int
+    parent: int
+    is_child: bool
+    """Whether it ran in a process that the handler has of its own."""
 
 
 def handle(record: Record[Any]) -> None:
     """Compute a little, write the call down, and fail on what is bad."""
     sum(range(20_000))
-    line = json.dumps([time.monotonic(), os.getpid(), record.key.decode(), record.partition, record.offset]) + "\n"
+    is_child = any(part.startswith("handler=") for part in psutil.Process().cmdline())
+    place = [record.partition, record.offset, os.getppid(), is_child]
+    line = json.dumps([time.monotonic(), os.getpid(), record.key.decode(), *place]) + "\n"
     folder = Path((record.header("folder") or b"").decode())
     with (folder / f"{os.getpid()}.calls").open("a") as file:
         file.write(line)

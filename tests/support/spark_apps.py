@@ -2,8 +2,8 @@
 
 IT_APP and IT_TOPIC name the app and its topic; IT_HISTORY is the folder of the calls. The rest is optional:
 IT_SECONDS a call takes, IT_LANES, IT_KIND (sync, async), IT_GATE a file that calls wait for, IT_OUTPUT a topic that
-gets a copy of each record, IT_HOOKS a file in which setup and cleanup hooks are written down. A record whose value
-begins with ``poison`` is rejected.
+gets a copy of each record, IT_HOOKS a file in which setup and cleanup hooks are written down, IT_CORES
+how many cores the driver may use, IT_PROCESSES. A record whose value begins with ``poison`` is rejected.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ _lanes = int(os.environ.get("IT_LANES", "8"))
 _gate = os.environ.get("IT_GATE", "")
 _output = os.environ.get("IT_OUTPUT", "")
 _recorder = Recorder(os.environ.get("IT_HISTORY", "."))
+
+if os.environ.get("IT_CORES"):  # of this process; those of a cluster's executors do not have the variable
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(os.environ["IT_CORES"])])
 
 app = App(os.environ.get("IT_APP", "it"))
 
@@ -71,6 +74,6 @@ async def handle_async(record: Record[Any]) -> Message[Any] | None:
     return _answer(record, began)
 
 
-app.handler(Topic(os.environ.get("IT_TOPIC", "it")), lanes=_lanes)(
+app.handler(Topic(os.environ.get("IT_TOPIC", "it")), lanes=_lanes, processes=int(os.environ.get("IT_PROCESSES", "0")))(
     handle_async if os.environ.get("IT_KIND") == "async" else handle
 )

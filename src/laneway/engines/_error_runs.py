@@ -177,6 +177,8 @@ class ErrorSchedule(ABC):
         self._is_paused = False
         self._is_ending = False
         self._is_noted = False
+        self.is_at_work = False
+        """Whether a run is under way."""
         self._thread: threading.Thread | None = None
 
     @property
@@ -232,6 +234,7 @@ class ErrorSchedule(ABC):
 
     def _try_run(self) -> None:
         is_old = time.monotonic() - self._refreshed >= _REFRESH
+        self.is_at_work = True
         try:
             with only_run(self._app.name):
                 self._run(refresh=is_old)
@@ -243,6 +246,8 @@ class ErrorSchedule(ABC):
                 self._runs.failed += 1
                 reason = str(error) if isinstance(error, LanewayError) else f"{type(error).__name__}: {error}"
                 self._say(f"an error run failed: {reason.partition(chr(10))[0]}")
+        finally:
+            self.is_at_work = False
 
     @abstractmethod
     def _run(self, *, refresh: bool) -> None:

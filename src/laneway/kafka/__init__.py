@@ -8,7 +8,7 @@ from laneway.kafka._group import Committed, GroupOffsets, Place
 from laneway.kafka._membership import Membership, Owner
 from laneway.kafka._ranges import Range, RangeReader
 from laneway.kafka._sender import KafkaSender
-from laneway.kafka._senders import ClusterSenders
+from laneway.kafka._senders import sender_of
 from laneway.kafka._topic_ids import TopicIds
 from laneway.kafka._trouble import MISSING
 
@@ -16,7 +16,6 @@ __all__ = [
     "MISSING",
     "Admin",
     "BrokerAbsentError",
-    "ClusterSenders",
     "Committed",
     "Group",
     "GroupMember",
@@ -30,4 +29,5 @@ __all__ = [
     "RangeReader",
     "TopicIds",
     "produce_many",
+    "sender_of",
 ]

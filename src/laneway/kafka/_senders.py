@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
     from laneway._record import Headers
 
-__all__ = ["ClusterSenders"]
+__all__ = ["ClusterSenders", "sender_of"]
+
+
+def sender_of(home: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> KafkaSender | ClusterSenders:
+    """A sender for the cluster that is read, and for others if messages may go there; see `ClusterSenders`."""
+    return ClusterSenders(home, others) if others else KafkaSender(home)
 
 
 class ClusterSenders:

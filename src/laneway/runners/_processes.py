@@ -51,12 +51,14 @@ class ProcessRunner(LockedRunner):
         processes: how many children there may be; each is started when there is work for it.
         setups: run in each child before its first record.
         cleanups: run in each child when it ends in good order.
+        is_kept: let the children live when a run is over, for further ones: see `take_on` and `close`.
+        dumps: pickles what a child runs; given by a process that has no main module which a child could import.
 
     Raises:
         DeclarationError: when the handler cannot run in another process, with what to do.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
         desk: Desk,
         route: Route,
@@ -66,17 +68,24 @@ class ProcessRunner(LockedRunner):
         processes: int,
         setups: Sequence[Callable[[], Any]] = (),
         cleanups: Sequence[Callable[[], Any]] = (),
+        is_kept: bool = False,
+        dumps: Callable[[Any], bytes] | None = None,
     ) -> None:
         _check(route, processes)
         super().__init__(desk, clock, lock, processes)
         self._route = route
-        self._load = _pickled(Load(_for_child(route), tuple(setups), tuple(cleanups)))
-        self._main = _main_module(self._load)
+        self._is_kept = is_kept
+        load = Load(_for_child(route), tuple(setups), tuple(cleanups))
+        self._load = _pickled(load, dumps or _dumps)
+        self._main = _main_module(self._load) if dumps is None else {"sys_argv": sys.argv}
         self._lanes: list[ProcessLane] = []
         self._over = threading.Event()
 
     def run(self, source: Source) -> None:
-        """Work until the source is exhausted and every record has reached its end."""
+        """Work until the source is exhausted and every record has reached its end.
+
+        When it raises, no child is left, kept or not, and the runner cannot be used again.
+        """
         self._announces = getattr(source, "announces", False)
         is_clean = False
         try:
@@ -84,7 +93,17 @@ class ProcessRunner(LockedRunner):
                 pass
             is_clean = True
         finally:
-            self._end(is_clean=is_clean)
+            if not (is_clean and self._is_kept):
+                self._end(is_clean=is_clean)
+
+    def take_on(self, desk: Desk) -> None:
+        """Work for another desk of the same handler in the next run; every turn of the last one is settled."""
+        with self._lock:
+            self._desk = desk
+
+    def close(self) -> None:
+        """Let children that were kept clean up and end; no run is under way."""
+        self._end(is_clean=True)
 
     def _look(self, source: Source) -> bool:
         """Read, let time pass, wake lanes, wait a little; whether all is done."""
@@ -188,9 +207,13 @@ def _for_child(route: Route) -> Route:
     )
 
 
-def _pickled(load: Load) -> bytes:
+def _dumps(load: Load) -> bytes:
+    return pickle.dumps(load, 5)
+
+
+def _pickled(load: Load, dumps: Callable[[Any], bytes]) -> bytes:
     try:
-        return pickle.dumps(load, 5)
+        return dumps(load)
     except Exception as error:
         found = next((what for what, part in _parts(load) if not _is_picklable(part)), "something of it")
         raise DeclarationError(

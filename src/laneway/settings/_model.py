@@ -129,8 +129,8 @@ class HandlerSettings(BaseModel):
     )
     processes: Annotated[int, whole(0, 10_000)] | None = Field(
         default=None,
-        description="How many processes of its own the handler has on the direct engine, for work that computes. 0:"
-        " none.",
+        description="How many processes of its own the handler has, for work that computes; on Spark in each Python"
+        " worker process, of which there is one for each task that runs at the same time. 0: none.",
     )
     size: Annotated[int, whole(1, 10_000_000)] | None = Field(
         default=None, description="How many records make a full batch or table. Not for handlers of single records."
@@ -238,7 +238,8 @@ class SparkSettings(BaseModel):
     tasks: Annotated[int, whole(1, 100_000)] | None = Field(
         default=None,
         description="How many Spark tasks share the work of a handler. Not set: one for each core of this machine, or"
-        " with a master that is not local one for each core of the executors that there are when a batch begins.",
+        " with a master that is not local one for each core of the executors that there are when a batch begins. With"
+        " Spark's dynamic allocation give a number: it asks for executors only when tasks wait for one.",
     )
     ui: SwitchType = Field(
         default=False, description="Whether Spark's web page runs. Off, because it shows the environment."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyspark
 import pytest
 
 from laneway import broker
+from laneway.history import read_history
 from support.processes import end_processes
 from support.waiting import eventually
 
@@ -32,6 +34,7 @@ default:
       spark.hadoop.fs.s3a.secret.key: pl4nted-by-name
       spark.hadoop.org.example.sesame: {env: IT_SESAME}
 """
+_SPAN = 0.05  # seconds
 
 
 @contextmanager
@@ -62,7 +65,7 @@ def _java(name: str, folder: Path, environ: Mapping[str, str], *arguments: str) 
 
 
 def test_two_workers(scene: Scene) -> None:
-    """An app runs on a cluster's executors, in key order, and loses nothing; no file of the cluster holds a secret."""
+    """An app runs on all executors at once, however few cores the driver has; no file of the cluster holds a secret."""
     scene.produce(9_000, keys=200)
     folder = scene.folder / "cluster"
     folder.mkdir()
@@ -78,7 +81,8 @@ def test_two_workers(scene: Scene) -> None:
             own = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}"))
             stack.enter_context(_java(f"{deploy}.worker.Worker", folder, environ, *flags, *own, url))
         eventually(lambda: log.read_text().count("Registering worker") == 2, why=log.read_text)
-        run = scene.finish("--master", url, config=CONFIG, sesame="pl4nted-by-place", seconds=0.002, timeout=150)
+        sesame = "pl4nted-by-place"
+        run = scene.finish("--master", url, config=CONFIG, sesame=sesame, seconds=0.002, cores=1, timeout=150)
         pids = {path.stem for path in history.glob("*.history")}
         executors = log.read_text().count("Launching executor")
     texts = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
@@ -88,3 +92,15 @@ def test_two_workers(scene: Scene) -> None:
     assert scene.lag() == 0
     assert executors == 2
     assert len(pids) == 2
+    assert _at_once(history, scene.folder / "alone") > 0.4
+
+
+def _at_once(history: Path, folder: Path) -> float:
+    """The part of the time in which both processes had calls under way, of the time in which the idler one had some."""
+    spans = []
+    for path in history.glob("*.history"):
+        own = folder / path.stem
+        own.mkdir(parents=True)
+        shutil.copy(path, own)
+        spans.append({int(event.start / _SPAN) for event in read_history(own)})
+    return len(set.intersection(*spans)) / min(map(len, spans))

@@ -8,7 +8,7 @@ import pytest
 
 from laneway import App, Topic
 from laneway.engines._topics import Feed
-from laneway.engines.spark import _planner
+from laneway.engines.spark import _group_commits, _planner
 from laneway.engines.spark._planner import WAITED, Planner
 from laneway.engines.spark._stream import Stream
 
@@ -46,22 +46,22 @@ def planner(tmp_path, monkeypatch):
 def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):
     """Kafka forgets the offset of a partition that is idle for a week; an app that runs must not lose its place."""
     places = {("orders", 0): 5, ("orders", 1): 7}
-    planner._commit(places)
-    planner._commit(places)
-    said = {place: (at, f"L1u~{planner._began}") for place, at in places.items()}
+    planner._commits.commit(places)
+    planner._commits.commit(places)
+    said = {place: (at, f"L1u~{planner._commits._began}") for place, at in places.items()}
     assert planner._group.commits == [said, {}]
-    monkeypatch.setattr(_planner, "_RENEW", -1.0)
-    planner._commit(places)
+    monkeypatch.setattr(_group_commits, "_RENEW", -1.0)
+    planner._commits.commit(places)
     assert planner._group.commits[-1] == said
 
 
 def test_a_commit_names_its_topic_and_is_said_again_for_another_one(planner):
     """The same offset in a topic that was recreated is another one. Retry topics are not named."""
     old, new = "o" * 22, "n" * 22
-    planner._since = {}
-    planner._began = 77
-    planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, old)
-    planner._commit({("orders", 0): 0, ("orders.retry", 0): 3}, new)
+    planner._commits._since = {}
+    planner._commits._began = 77
+    planner._commits.commit({("orders", 0): 0, ("orders.retry", 0): 3}, old)
+    planner._commits.commit({("orders", 0): 0, ("orders.retry", 0): 3}, new)
     first, second = planner._group.commits
     assert first == {("orders", 0): (0, f"L1u~77@{old}"), ("orders.retry", 0): (3, "L1u~77")}
     assert second == {("orders", 0): (0, f"L1u~77@{new}")}
@@ -98,16 +98,16 @@ PLACE = ("orders", 0)
 )
 def test_since_when_copies_count(planner, found, is_of_group, since):
     """Those of a killed run do. Without laneway's marker the offset is a reset, and none do."""
-    planner._group.found, planner._is_of_group, planner._began = found, is_of_group, NOW
-    planner._learn_since({PLACE: 5})
-    assert planner._since == {PLACE: since}
-    planner._commit({PLACE: 6})
+    planner._group.found, planner._commits.is_of_group, planner._commits._began = found, is_of_group, NOW
+    planner._commits.learn({PLACE: 5})
+    assert planner._commits._since == {PLACE: since}
+    planner._commits.commit({PLACE: 6})
     assert planner._group.commits == [{PLACE: (6, f"L1u~{since}")}]
 
 
 def test_the_last_commit_says_that_nothing_is_under_way(planner):
     """So that the next run need not look for copies."""
-    planner._commit_for_good({PLACE: 6}, "")
+    planner._commits.commit_for_good({PLACE: 6}, "")
     assert planner._group.commits == [{PLACE: (6, "L1c")}]
 
 

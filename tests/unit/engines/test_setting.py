@@ -6,9 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from laneway import App, Breaker, Topic
+from laneway import App, Breaker, Retry, Topic
+from laneway._error_app import ErrorApp
+from laneway._route import check_together
 from laneway.engines._configured import configured, warn_unused_topics
-from laneway.errors import SettingsError
+from laneway.errors import DeclarationError, SettingsError
 from laneway.settings import load
 
 
@@ -66,6 +68,37 @@ def test_messages_go_where_the_configuration_says():
 
     assert (route.topic.name, route.cluster) == ("orders-1", "west")
     assert route.addresses == {"orders": "orders-1", "bills": "bills-1", "receipts": "receipts-1@main"}
+
+
+def test_retry_topics_of_one_name_on_two_clusters_are_two_topics():
+    """Handlers of one topic name that read different clusters do not get each other's retries."""
+    app = App("billing")
+    app.handler(Topic("orders"), retry=Retry.steps("5s"))(charge)
+
+    @app.handler(Topic("orders"), retry=Retry.steps("5s"))
+    def archive(record): ...
+
+    brokers = {"clusters.main.brokers": "127.0.0.1:9092", "clusters.west.brokers": "127.0.0.1:9093"}
+    given = {"cluster": "main", **brokers}
+    with pytest.raises(DeclarationError, match="have the same retry topic"):
+        check_together(app.name, configured(app, load(overrides=given)).routes)
+    check_together(app.name, configured(app, load(overrides={**given, "handlers.archive.cluster": "west"})).routes)
+
+
+def test_an_error_run_asks_only_handlers_of_the_same_cluster():
+    """A record of which it cannot be told whose it is belongs to the first handler that parks on its topic there."""
+    app = App("billing")
+    app.handler(Topic("orders"))(charge)
+
+    @app.handler(Topic("orders"))
+    def archive(record): ...
+
+    brokers = {"clusters.main.brokers": "127.0.0.1:9092", "clusters.west.brokers": "127.0.0.1:9093"}
+    settings = load(overrides={"cluster": "main", **brokers, "handlers.archive.cluster": "west"})
+
+    runs = {route.name: route.rerun.handlers for route in ErrorApp(configured(app, settings), {}).routes}
+
+    assert runs == {"charge": ("charge",), "archive": ("archive",)}
 
 
 def test_a_raw_option_that_laneway_computes_is_refused():

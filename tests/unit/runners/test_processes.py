@@ -51,10 +51,11 @@ def log(tmp_path, monkeypatch):
     assert left == []
 
 
-def make(function, *, processes=2, sender=None, setups=(), cleanups=(), **fields):
+def make(function, *, processes=2, sender=None, setups=(), cleanups=(), is_kept=False, **fields):
     route, clock = make_route(function, lanes=fields.pop("lanes", 8), **fields), SystemClock()
     desk = Desk(route, "billing", lanes=processes, sender=sender or FakeSender(), clock=clock)
-    return desk, ProcessRunner(desk, route, clock, processes=processes, setups=setups, cleanups=cleanups)
+    runner = ProcessRunner(desk, route, clock, processes=processes, setups=setups, cleanups=cleanups, is_kept=is_kept)
+    return desk, runner
 
 
 def run(function, records, **fields):
@@ -690,6 +691,49 @@ def test_setups_run_once_in_each_child_and_cleanups_at_its_end():
         assert what[:2] == ["setup", "setup-async"]
         assert what[-1] == "cleanup"
         assert set(what[2:-1]) == {"begin", "end"}
+
+
+def test_children_that_are_kept_work_in_several_runs():
+    """They are set up once, also when one dies between two runs, and clean up when the runner is closed."""
+    hooks = {"setups": (handlers.open_pool,), "cleanups": (handlers.close_pool,)}
+    desk, runner = make(handlers.obey, is_kept=True, **hooks)
+    for number in range(3):
+        runner.run(ListSource(orders(*["work 0.02"] * 10)))
+        assert desk.close().handled == 10
+        assert notes("cleanup") == []
+        assert len({line["pid"] for line in notes("begin")}) == 2
+        if number == 2:
+            break
+        desk, _ = make(handlers.obey)
+        runner.take_on(desk)
+    assert len(notes("setup")) == 2
+
+    killed = notes("begin")[-1]["pid"]
+    os.kill(killed, signal.SIGKILL)
+    desk, _ = make(handlers.obey)
+    runner.take_on(desk)
+    runner.run(ListSource(orders(*["work 0.02"] * 10)))
+    assert (desk.close().handled, desk.tally.parked) == (10, 0)
+    runner.close()
+    assert len(notes("setup")) == 3
+    assert killed not in {line["pid"] for line in notes("cleanup")}
+    assert len(notes("cleanup")) == 2
+
+
+def test_a_run_that_fails_ends_children_that_are_kept():
+    """What they were at may go on in no process."""
+    desk, runner = make(handlers.obey, is_kept=True)
+    runner.run(ListSource(orders("nothing", "nothing")))
+    desk.close()
+    desk, _ = make(handlers.obey)
+    runner.take_on(desk)
+
+    class Broken(ListSource):
+        def fetch(self, most, timeout):
+            raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        runner.run(Broken(orders("nothing")))
 
 
 def test_a_child_that_replaces_another_is_set_up_too():

@@ -19,7 +19,7 @@ from laneway.engines.direct._recovery import Recovery
 from laneway.engines.direct._retries import Retries
 from laneway.engines.direct._station import Station
 from laneway.instrumentation import Tally
-from laneway.kafka import Admin, BrokerAbsentError, ClusterSenders, Membership
+from laneway.kafka import Admin, BrokerAbsentError, Membership, sender_of
 from laneway.pipeline import Backlog, BreakerState
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Crew:
         self._asked = 0.0
         partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
         elsewhere = producers_elsewhere(routes, settings)
-        self._sender = ClusterSenders(cluster.producer_options(), elsewhere)
+        self._sender = sender_of(cluster.producer_options(), elsewhere)
         lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
         stations: dict[str, list[Station]] = {}
         by_source: dict[str, list[Station]] = {}

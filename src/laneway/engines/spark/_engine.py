@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkEngine"]
 
 _LOOK = 0.05  # seconds between looks at the queries
+_COUNT = 1.0  # seconds between looks at the executors
 
 
 class SparkEngine:
@@ -73,6 +75,9 @@ class SparkEngine:
         self._queries: list[TopicQuery] = []
         self._errors: SparkErrorSchedule | None = None
         self._wake = threading.Event()
+        self._slots: Callable[[], int | None] | None = None
+        """Counts the tasks that the executors can run at once; None when the number of tasks is given."""
+        self._counted = 0.0
 
     def stop(self) -> None:
         """Ask to stop. The first time the running batch is finished and committed; the second time it is not.
@@ -92,7 +97,10 @@ class SparkEngine:
         self._stops += 1
 
     def pause(self) -> None:
-        """Start no further batch until `resume`; the one that runs is finished. Any thread may call it."""
+        """Start no further batch until `resume`. Any thread may call it.
+
+        The state is ``pausing`` until the batch that runs is finished and committed, then ``paused``.
+        """
         self._set_paused(on=True)
 
     def resume(self) -> None:
@@ -111,12 +119,14 @@ class SparkEngine:
             query.pause(on=on)
         if self._errors is not None:
             self._errors.pause(on=on)
-        if self.life.state in (State.CONSUMING, State.PAUSED):
-            self.life.enter(State.PAUSED if on else State.CONSUMING)
+        if on:
+            self.life.move((State.CONSUMING,), State.PAUSING, "finishing the running batch")
+        else:
+            self.life.move((State.PAUSING, State.PAUSED), State.CONSUMING)
 
     def run(self, app: App) -> RunReport:
         """Run until stopped, or with *once* until everything that waits is handled; it may run again after that."""
-        from laneway.engines._configured import configured, effective
+        from laneway.engines._configured import configured, effective, warn_unused_topics
         from laneway.engines._topics import prepare_topics
         from laneway.engines.spark._query import TopicQuery
         from laneway.engines.spark._setting import streams_of
@@ -124,6 +134,7 @@ class SparkEngine:
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, self._overrides)
+        warn_unused_topics(app, settings)
         app = configured(app, settings)
         check_together(app.name, app.routes)
         self._app = app
@@ -256,7 +267,7 @@ class SparkEngine:
     ) -> None:
         from laneway.engines.spark._checkpoint import require_writable
         from laneway.engines.spark._session import open_session, session_conf
-        from laneway.engines.spark._setting import master_of
+        from laneway.engines.spark._setting import master_of, slots_of
         from laneway.engines.spark._spill import Spill
 
         spark_settings = settings.spark
@@ -270,6 +281,9 @@ class SparkEngine:
             stack.callback(_stop_session, spark, spill)
             # Spark has put its own handler of Ctrl-C in, which cancels jobs; ours finishes them.
             listen(self._signalled)
+        is_fixed = spark_settings.tasks or any(stream.errors is not None for stream in streams)
+        self._slots, self._counted = None if is_fixed else partial(slots_of, spark), -_COUNT
+        self._follow_executors()
         for stream, query in zip(streams, self._queries, strict=True):
             place = f"{checkpoint}/{Path(stream.control).name}"
             query.start(spark, checkpoint=place, trigger=spark_settings.trigger, once=once)
@@ -289,9 +303,26 @@ class SparkEngine:
         if query.is_batch_over.is_set():
             query.is_batch_over.clear()
             query.notices.new()
-            self.life.enter(State.CONSUMING)
+            self.life.move((State.CONSUMING,), State.CONSUMING)
         for text in query.notices.new()[-1:]:
-            self.life.enter(State.CONSUMING, text)
+            self.life.move((State.CONSUMING,), State.CONSUMING, text)
+
+    def _confirm_pause(self) -> None:
+        """Say that it is paused once no batch runs, and no run over the error topics."""
+        if self.life.state is not State.PAUSING or (self._errors is not None and self._errors.is_at_work):
+            return
+        if all(query.is_paused for query in self._queries):
+            self.life.move((State.PAUSING,), State.PAUSED)
+
+    def _follow_executors(self) -> None:
+        """Cut batches into as many tasks as the executors of a cluster can run: they come and go while it runs."""
+        if self._slots is None or time.monotonic() < self._counted + _COUNT:
+            return
+        self._counted = time.monotonic()
+        count = self._slots()
+        if count is not None:
+            for query in self._queries:
+                query.spread_over(count)
 
     def _watch(self, queries: list[TopicQuery], drain: float) -> bool:
         """Wait for the end; True when it was forced."""
@@ -301,6 +332,8 @@ class SparkEngine:
             for query in queries:
                 query.raise_if_failed()
                 self._show(query)
+            self._follow_executors()
+            self._confirm_pause()
             if self._stops and deadline is None:
                 self.life.enter(State.STOPPING, "finishing the running batch")
                 deadline = time.monotonic() + drain

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laneway.engines._feeds import ABSENT, LOOK, Feeds, patiently
 from laneway.engines._recreated import differs, size_at_start
+from laneway.engines.spark._group_commits import GroupCommits
 from laneway.engines.spark._plan import BatchSize, Share, pack, spread
 from laneway.engines.spark._topic import SourceTopic, check_starts
 from laneway.engines.spark._worker import routes_of
 from laneway.errors import DataLossError
-from laneway.kafka import Admin, BrokerAbsentError, Committed, GroupOffsets, Place, Range
-from laneway.lanes import CLEAN, since_of, under_way, with_topic_id
+from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Place, Range
 
 if TYPE_CHECKING:
     from laneway._route import Route
     from laneway.engines._topics import Feed
     from laneway.engines.spark._stream import Stream
 
-__all__ = ["DRAINED", "PAUSE", "STOP", "WAITED", "Planner"]
+__all__ = ["DRAINED", "PAUSE", "PAUSED", "STOP", "TASKS", "WAITED", "Planner"]
 
 Offsets = dict[str, dict[str, int | str]]
 """As Spark keeps them: topic to partition to offset; under ``id`` the id of the source."""
 Places = dict[Place, int]
 
-STOP, DRAINED, PAUSE, WAITED = "stop", "drained", "pause", "waited"
-"""Files of the control folder: asked to stop; every batch is committed and none will come; asked to plan nothing;
-seconds that the last batch waited for back-offs."""
+STOP, DRAINED, PAUSE, PAUSED, WAITED, TASKS = "stop", "drained", "pause", "paused", "waited", "tasks"
+"""Files of the control folder: asked to stop; every batch is committed and none will come; asked to plan nothing, with
+a number; the number of the pause in which no batch runs; seconds that the last batch waited for back-offs; most tasks
+of a handler in a batch, when that changes while the query runs."""
 
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
 _ID = "id"
 _LOOK_AT_ID = 1.0  # seconds between looks at the source's id while there is nothing to do
-_RENEW = 3600.0  # seconds after which offsets are committed again: Kafka forgets those of an idle partition in a week
-_LAST_COMMIT = 10.0  # seconds for the commit before a stop; without a checkpoint what it misses is read again
 
 
 class Planner:
@@ -53,13 +53,7 @@ class Planner:
         self._feeds = Feeds(stream.feeds, self._admin, may_create=stream.may_create)
         self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
         self._source = SourceTopic(stream, self._admin)
-        self._committed: dict[Place, Committed] = {}
-        self._since: Places | None = None
-        """From when on copies of what is read of each partition count; None until the group was asked for it."""
-        self._began = int(time.time() * 1000)
-        self._is_of_group = False
-        """Whether it begins at the group's offsets, and not where a checkpoint says."""
-        self._renewed = time.monotonic()
+        self._commits = GroupCommits(self._group, self._source.name)
         self._running: tuple[Offsets, int, float] | None = None
         self._target: Places | None = None
         self._recovered: Places | None = None
@@ -69,7 +63,7 @@ class Planner:
 
     def initial(self) -> Offsets:
         """Where a query without a checkpoint begins: the group's offsets, else the start policy."""
-        self._is_of_group = True
+        self._commits.is_of_group = True
         return patiently(self._begin)
 
     def freeze(self) -> None:
@@ -87,7 +81,7 @@ class Planner:
         begin, topic_id, is_restarted = self._committed_up_to(start)
         done = self._done(begin)
         if self._is_asked_to(STOP):
-            self._commit_for_good(done, topic_id)
+            self._commits.commit_for_good(done, topic_id)
             (Path(self._stream.control) / DRAINED).touch()
             time.sleep(LOOK)
             return start
@@ -96,14 +90,13 @@ class Planner:
         deadline = time.monotonic() + _WAIT
         while True:
             if self._is_asked_to(PAUSE):
+                self._confirm_pause()
                 time.sleep(LOOK)
-                return start
+                if self._target is None or self._is_asked_to(STOP):
+                    return start
+                continue  # the answer that nothing waits would end a run that handles what there is
             try:
-                end = self._end_of_next(begin)
-                # The ends may be those of a topic that was recreated a moment ago.
-                if end != begin and (restarted := self._restarted(begin, topic_id)) is not None:
-                    end, topic_id = restarted
-                topic_id = topic_id or self._source.id(at_most=_LOOK_AT_ID)
+                end, topic_id = self._next(begin, topic_id)
             except BrokerAbsentError:
                 self._feeds.forget()
                 time.sleep(ABSENT)
@@ -111,10 +104,18 @@ class Planner:
             if end != begin:
                 return self._as_offsets(end, topic_id)
             if self._target is not None:
-                self._commit_for_good(done, topic_id)
+                self._commits.commit_for_good(done, topic_id)
             if self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
                 return start
             time.sleep(LOOK)
+
+    def _next(self, begin: Places, topic_id: str) -> tuple[Places, str]:
+        """Where the next batch would end, and of which topic."""
+        end = self._end_of_next(begin)
+        # The ends may be those of a topic that was recreated a moment ago.
+        if end != begin and (restarted := self._restarted(begin, topic_id)) is not None:
+            end, topic_id = restarted
+        return end, topic_id or self._source.id(at_most=_LOOK_AT_ID)
 
     def _committed_up_to(self, start: Offsets) -> tuple[Places, str, bool]:
         """Commit where the next batch begins; gives that, the id of the source, and whether it was recreated."""
@@ -125,15 +126,11 @@ class Planner:
         if restarted is not None:
             begin, topic_id = restarted
         done = self._done(begin)
-        if self._since is None:
-            self._learn_since(begin)
-            # Before anything is copied: without the marker the copies of a killed run are not recognised.
-            said = self._said(done, topic_id)
-            patiently(lambda: self._group.commit_all(said, wait=True))
-            self._committed |= said
-        elif restarted is not None:  # copies of the old topic's records are not those of the new one
-            self._since |= {place: int(time.time() * 1000) for place in begin if place[0] == self._source.name}
-        self._commit(done, topic_id)
+        if self._commits.learn(begin):
+            self._commits.commit_first(done, topic_id)
+        elif restarted is not None:
+            self._commits.restart(begin)
+        self._commits.commit(done, topic_id)
         return begin, topic_id, restarted is not None
 
     def _done(self, begin: Places) -> Places:
@@ -142,8 +139,7 @@ class Planner:
 
     def shares(self, start: Offsets, end: Offsets) -> list[Share]:
         """The tasks of a batch."""
-        if self._since is None:
-            self._learn_since(_as_places(start))
+        self._commits.learn(_as_places(start))
         begin, until = _as_places(start), _as_places(end)
         topic_id = self._id_of(end)
         if differs(self._id_of(start), topic_id):  # from the old topic to the start of the new one: nothing is between
@@ -165,13 +161,12 @@ class Planner:
         ranges = [part for part in spans if part.topic == feed.topic]
         pool = max(self._feeds.partitions(feed), len(ranges))
         lanes = max(1, route.lanes) * (1 if route.strict else pool)
-        shares = pack(route.name, ranges, lanes=lanes, tasks=self._stream.tasks, is_strict=route.strict)
+        shares = pack(route.name, ranges, lanes=lanes, tasks=self._tasks(), is_strict=route.strict)
         own = [other for other in self._stream.feeds if route.name in other.routes]
         ends = self._feeds.logs
         topics = {other.topic for other in own}
-        times = self._since or {}
         since = tuple(
-            (*place, offset, times.get(place, self._began)) for place, offset in behind.items() if place[0] in topics
+            (*place, offset, self._commits.since(place)) for place, offset in behind.items() if place[0] in topics
         )
         return [
             replace(
@@ -207,26 +202,6 @@ class Planner:
             found |= {(feed.topic, partition): offset for partition, offset in begin.items()}
             found |= {place: offset for place, (offset, _) in valid.items()}
         return self._as_offsets(found, topic_id)
-
-    def _learn_since(self, begin: Places) -> None:
-        """Find out whether a killed run may have worked on what is read next.
-
-        A position that differs from the group's comes from a checkpoint, so it is laneway's own, and its batch may have
-        been under way. An offset of the group without laneway's marker was set by a reset.
-        """
-        known = patiently(lambda: self._group.known(begin))
-        self._since = {}
-        for place, offset in begin.items():
-            at, text = known.get(place, (None, ""))
-            is_of_group = at == offset or (at is None and self._is_of_group)
-            word = text if is_of_group or since_of(text) is not None else under_way("", 0)
-            self._since[place] = since_of(under_way(word, self._began)) or 0
-
-    def _said(self, offsets: Places, topic_id: str) -> dict[Place, Committed]:
-        """What is committed while something may be under way."""
-        times = self._since or {}
-        words = {place: under_way("", times.get(place, self._began)) for place in offsets}
-        return {place: (at, self._text(place, words[place], topic_id)) for place, at in offsets.items()}
 
     def _end_of_next(self, begin: Places) -> Places:
         """Where the next batch would end; *begin* itself when nothing waits."""
@@ -284,7 +259,7 @@ class Planner:
 
     def _restarted_before_commit(self, begin: Places, topic_id: str) -> tuple[Places, str] | None:
         """As `_restarted`, at once if there is something to commit, else about once a second."""
-        is_new = any(self._committed.get(place, (None, ""))[0] != offset for place, offset in begin.items())
+        is_new = self._commits.is_new(begin)
         try:
             return self._restarted(begin, topic_id, at_most=0.0 if is_new else _LOOK_AT_ID)
         except BrokerAbsentError:
@@ -320,35 +295,24 @@ class Planner:
             offsets[self._source.name][_ID] = topic_id
         return offsets
 
-    def _commit(self, offsets: Places, topic_id: str = "") -> None:
-        """Commit what is new, and wait for it: a kill right after must not repeat a batch that is done."""
-        if time.monotonic() - self._renewed > _RENEW:
-            self._committed, self._renewed = {}, time.monotonic()
-        said = self._said(offsets, topic_id)
-        new = {place: found for place, found in said.items() if self._committed.get(place) != found}
-        try:
-            self._group.commit_all(new, wait=True)
-        except BrokerAbsentError:
-            return  # the next call tries again
-        self._committed |= new
-
-    def _text(self, place: Place, text: str, topic_id: str) -> str:
-        return with_topic_id(text, topic_id) if place[0] == self._source.name else text
-
-    def _commit_for_good(self, offsets: Places, topic_id: str) -> None:
-        """Commit that nothing is under way, and see it done; a coordinator that is away is not waited for for ever."""
-        deadline = time.monotonic() + _LAST_COMMIT
-        said = {place: (offset, self._text(place, CLEAN, topic_id)) for place, offset in offsets.items()}
-        while True:
-            try:
-                return self._group.commit_all(said, wait=True)
-            except BrokerAbsentError:
-                if time.monotonic() > deadline:
-                    return None
-                time.sleep(LOOK)
-
     def _is_asked_to(self, what: str) -> bool:
         return bool(self._stream.control) and (Path(self._stream.control) / what).exists()
+
+    def _confirm_pause(self) -> None:
+        """Tell the driver that the batch before is committed and none runs, with the number of the pause it asked for.
+
+        Without the number a pause that follows a `resume` could be confirmed by what is left of the one before.
+        """
+        folder = Path(self._stream.control)
+        with suppress(FileNotFoundError):  # resumed in this moment
+            (folder / PAUSED).write_text((folder / PAUSE).read_text())
+
+    def _tasks(self) -> int:
+        """Most tasks of a handler in a batch: as many as the executors can run now, where the driver says so."""
+        try:
+            return int((Path(self._stream.control) / TASKS).read_text())
+        except (OSError, ValueError):
+            return self._stream.tasks
 
     def _first(self, place: Place, begin: Places, ends: Places) -> int:
         """The first offset to read: where the last batch ended, or the start of a partition that is new."""

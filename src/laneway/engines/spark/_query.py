@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway.engines.spark._checkpoint import require_writable
 from laneway.engines.spark._notices import Notices
-from laneway.engines.spark._planner import DRAINED, PAUSE, STOP, WAITED
+from laneway.engines.spark._planner import DRAINED, PAUSE, PAUSED, STOP, TASKS, WAITED
 from laneway.engines.spark._source import source_of
 from laneway.engines.spark._topic import LOSS
 from laneway.errors import CheckpointError, DataLossError, EngineError
@@ -40,6 +40,8 @@ class TopicQuery:
         self._checkpoint = ""
         self._query: Any = None
         self._is_ending = False
+        self._pauses = 0
+        self._tasks = 0
 
     def start(
         self, spark: SparkSession, *, checkpoint: str, trigger: timedelta, once: bool, name: str | None = None
@@ -60,7 +62,7 @@ class TopicQuery:
             spark.readStream.format(name)
             .load()
             .writeStream.foreachBatch(self._collect)
-            .queryName(f"{self._stream.app}/{self._stream.topic}")
+            .queryName(self._stream.name)
             .option("checkpointLocation", checkpoint)
         )
         if once:
@@ -87,9 +89,25 @@ class TopicQuery:
         """Plan no further batch, or go on."""
         flag = Path(self._stream.control) / PAUSE
         if on:
-            flag.touch()
+            self._pauses += 1
+            flag.write_text(str(self._pauses))
         else:
             flag.unlink(missing_ok=True)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether a pause was asked for and no batch runs: the last one is in Spark's commit log."""
+        try:
+            confirmed = (Path(self._stream.control) / PAUSED).read_text()
+        except OSError:
+            return not self.is_active
+        return confirmed == str(self._pauses) or not self.is_active
+
+    def spread_over(self, tasks: int) -> None:
+        """Cut the work of each handler into so many tasks, from the next batch on."""
+        if tasks != self._tasks:
+            self._tasks = tasks
+            (Path(self._stream.control) / TASKS).write_text(str(tasks))
 
     def end(self) -> None:
         """Stop now, whatever runs."""

@@ -31,7 +31,7 @@ def run_share(stream: Stream, share: Share) -> Tally:
     desk = Desk(
         route,
         stream.app,
-        lanes=share.lanes,
+        lanes=route.processes or share.lanes,
         sender=worker.sender,
         clock=clock,
         per_partition=max(1, route.lanes) if route.strict else None,
@@ -51,6 +51,10 @@ def run_share(stream: Stream, share: Share) -> Tally:
         elif route.is_async:
             call = Call(route, clock)
             worker.host.loop.run_until_complete(_run_async(desk, call, clock, source))
+        elif route.processes:
+            runner = worker.processes_of(route, desk)
+            runner.run(source)
+            worker.keep(route, runner)
         else:
             ThreadRunner(desk, Call(route, clock), clock).run(source)
     finally:

@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark import cloudpickle
 
+from laneway._clock import SystemClock
 from laneway._error_app import ErrorApp
 from laneway._garbage import collect_rarely
 from laneway.engines._care import Care
 from laneway.engines._clients import new_loop
-from laneway.kafka import Admin, ClusterSenders, RangeReader
+from laneway.kafka import Admin, RangeReader, sender_of
 from laneway.pipeline import BreakerState
+from laneway.runners import ProcessRunner
 
 if TYPE_CHECKING:
     from laneway._app import App
     from laneway._route import Route
     from laneway.engines.spark._stream import Stream
+    from laneway.pipeline import Desk
 
 __all__ = ["AppHost", "Worker", "leave", "load_app", "routes_of", "worker_of"]
 
@@ -110,8 +113,10 @@ class Worker:
         routes = self._routes.values()
         errors = {route.error_topic_of(self.app): route.topic.name for route in routes if route.rerun is None}
         self.care = Care(lambda: self.admin, errors, may_create=stream.may_create)
+        self._processes: dict[str, tuple[Any, ProcessRunner]] = {}
+        """For each handler with processes of its own the function that they run, and what runs them."""
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
-        self.sender = ClusterSenders(stream.producer, stream.elsewhere)
+        self.sender = sender_of(stream.producer, stream.elsewhere)
 
     def route_of(self, name: str, step: int) -> Route:
         """A handler, as it runs on a step of its ladder."""
@@ -126,8 +131,44 @@ class Worker:
             self._readers[topic] = RangeReader(self._stream.consumer, skip_lost=self._stream.skip_lost)
         return self._readers[topic]
 
+    def processes_of(self, route: Route, desk: Desk) -> ProcessRunner:
+        """A runner for a handler with processes of its own, which live on after the task: their setup may take long.
+
+        The steps of a ladder share them. A step with a function of its own has its own ones, in their place.
+        """
+        function, runner = self._processes.pop(route.name, (None, None))
+        if runner is not None and function is route.function:
+            runner.take_on(desk)
+        else:
+            if runner is not None:
+                runner.close()
+            runner = ProcessRunner(
+                desk,
+                route,
+                SystemClock(),
+                processes=route.processes,
+                setups=self.host.app.setups,
+                cleanups=self.host.app.cleanups,
+                is_kept=True,
+                dumps=cloudpickle.dumps,
+            )
+        return runner
+
+    def keep(self, route: Route, runner: ProcessRunner) -> None:
+        """A run went to its end: its processes wait for the next task."""
+        if self._stream.errors is not None:  # the next run over the error topics may be far away
+            runner.close()
+        else:
+            self._processes[route.name] = (route.function, runner)
+
+    def end_processes(self) -> None:
+        """Let the processes of handlers clean up and end."""
+        while self._processes:
+            self._processes.popitem()[1][1].close()
+
     def close(self) -> None:
-        """Let go of the connections. What was sent is acknowledged: no task ends before that."""
+        """Let go of connections and processes. What was sent is acknowledged: no task ends before that."""
+        self.end_processes()
         for reader in self._readers.values():
             reader.end()
 
@@ -143,6 +184,8 @@ def leave() -> NoReturn:
     """End this process, after the cleanup hooks when no task is under way. Any thread may call it; one does it."""
     with _leaving:
         if not any(host.is_busy for host in _hosts.values()):
+            for worker in _workers.values():
+                worker.end_processes()
             for host in _hosts.values():
                 host.clean_up()
         sys.stderr.flush()
