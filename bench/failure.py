@@ -1,7 +1,7 @@
 """How much failures cost: throughput when 0, 1, 10 and 50 % of the records fail at their first call.
 
-``python bench/failure.py [SHARE ...] [--handler sync|work|async] [--policies in-place,topic,park] [--repeat N]`` starts
-a broker and measures each policy and share on a warm query and a warm broker, those of 0 and 1 % N times by turns, and
+``python bench/failure.py [SHARE ...] [--handler sync|work|async] [--policies in-place,unordered,ordered] [--repeat N]``
+measures each policy and share on a warm query and a warm broker, those of 0 and 1 % N times by turns, and
 keeps the best pass of each in bench/results, with the figures of all; what is not measured now stays there. A failed
 record succeeds at its second call: in place after 10 ms, or on a retry topic after a second.
 
@@ -47,8 +47,8 @@ REQUESTS = 60_000
 WORK = bytes(20_000)  # to be hashed: some microseconds, in which other threads may have the interpreter
 POLICIES = {
     "in-place": Retry(attempts=2, backoff="10ms"),
-    "topic": Retry.steps("1s", mode="topic"),
-    "park": Retry.steps("1s", mode="park"),
+    "unordered": Retry.steps("1s", mode="unordered"),
+    "ordered": Retry.steps("1s", mode="ordered"),
 }
 
 
@@ -57,7 +57,7 @@ def app_of(topic: str, policy: str, share: int, handler: str) -> App:
     app = App(f"bench-{topic}")
 
     def handle(record: Any) -> None:
-        # On its own topic only: in park mode a record that queued behind another has its first call on the retry topic.
+        # On its own topic only: in ordered mode what queued behind another has its first call on the retry topic.
         if record.offset % 100 < share and record.attempt == 1 and record.origin is None:
             raise ConnectionError("planted")
 
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument(
         "--handler", choices=["sync", "work", "async"], default=None, help="no-op, a hash of 20 kB, or 5 ms"
     )
-    parser.add_argument("--policies", default="in-place,topic", help=f"some of {','.join(POLICIES)}")
+    parser.add_argument("--policies", default="in-place,unordered", help=f"some of {','.join(POLICIES)}")
     parser.add_argument("--records", type=int, default=None)
     parser.add_argument("--repeat", type=int, default=5, help="passes of 0 and 1 %%, by turns; the best is kept")
     asked = parser.parse_args()

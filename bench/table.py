@@ -170,9 +170,9 @@ def cost_of_failures(results: list[dict[str, Any]]) -> str:
     what = {"async": "a handler of 5 ms", "work": "one that hashes 20 kB", "sync": "one that does nothing"}
     texts = [
         f"{handler_text} keeps {part(results, handler, 'in-place')} of its throughput with retries in place and "
-        f"{part(results, handler, 'topic')} with retry topics"
+        f"{part(results, handler, 'unordered')} with retry topics"
         for handler, handler_text in what.items()
-        if part(results, handler, "in-place") and part(results, handler, "topic")
+        if part(results, handler, "in-place") and part(results, handler, "unordered")
     ]
     told = (
         f"When one record in a hundred fails (`python bench/failure.py`, on Spark; the best passes, and the median of "

@@ -81,14 +81,14 @@ def _acting(route: Route, errors: ErrorConsumer, partitions: int) -> Route:
     """The route with the function that an error consumer asks for."""
     action, own = errors.action, route.error_function
     raw: Topic[Any] = Topic(route.topic.name)
-    if action == "shovel":
-        shovel = _Shovel(Topic(route.source), partitions, route.error_headers)
+    if action == "replay":
+        replay = _Replay(Topic(route.source), partitions, route.error_headers)
         kept = Interceptors(error=route.interceptors.error)  # what goes back is to be as it came
         return replace(
             route,
             kind="single",
             topic=raw,
-            function=shovel,
+            function=replay,
             interceptors=kept,
             addresses={},  # its source is a real name
             timeout=None,
@@ -105,7 +105,7 @@ def _acting(route: Route, errors: ErrorConsumer, partitions: int) -> Route:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shovel:
+class _Replay:
     """Sends a record back to its topic, as it was. The topic is the handler's, whatever the headers say."""
 
     topic: Topic[Any]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Action", "ErrorConsumer", "ErrorRuns"]
 
-Action = Literal["handle", "shovel"] | Callable[[Any], Any]
+Action = Literal["handle", "replay"] | Callable[[Any], Any]
 """What is done with a parked record: its handler is called, it goes back to its topic, or a function is called."""
 
 
@@ -36,7 +36,7 @@ class ErrorConsumer:
         stop_when_new: a run ends, in each partition, before the first record that was parked so shortly before the run;
             what just failed is likely to fail again. ``0s`` takes up everything.
         action: ``handle`` calls the handler that parked the record, or what `App.error_handler` put in its place.
-            ``shovel`` copies the record back to its topic. A function is called with each record, except those whose
+            ``replay`` copies the record back to its topic. A function is called with each record, except those whose
             handler has an error handler of its own.
         enabled: False for no runs on a schedule.
 
@@ -63,9 +63,9 @@ class ErrorConsumer:
                 f"ErrorConsumer(max_errors={limit!r}): a record on an error topic has been parked at least "
                 "once, so it is 1 or more, or None for no limit"
             )
-        if not callable(self.action) and self.action not in ("handle", "shovel"):
+        if not callable(self.action) and self.action not in ("handle", "replay"):
             raise DeclarationError(
-                f"ErrorConsumer(action={self.action!r}): use 'handle', 'shovel' or a function that takes the record"
+                f"ErrorConsumer(action={self.action!r}): use 'handle', 'replay' or a function that takes the record"
             )
         try:
             object.__setattr__(self, "schedule", None if self.cron is None else Cron.parse(self.cron))

@@ -164,7 +164,7 @@ class Route:
     @property
     def parks_behind(self) -> bool:
         """Whether later records of a key queue behind those of it that wait on a retry topic."""
-        return self.retry.mode == "park" and bool(self.retry.hops) and self.kept_order != "none"
+        return self.retry.mode == "ordered" and bool(self.retry.hops) and self.kept_order != "none"
 
     def with_changes(self, **changes: Any) -> Route:
         """A copy with some fields replaced, checked again."""
@@ -188,7 +188,7 @@ def checked(route: Route) -> Route:
         raise DeclarationError(f"{where}: a columnar handler is a plain def; async gains nothing on a table")
     if route.kind == "columnar" and route.parks_behind:
         raise DeclarationError(
-            f"{where}: mode='park' follows single records, a columnar handler takes tables; use mode='topic'"
+            f"{where}: mode='ordered' follows single records, a columnar handler takes tables; use mode='unordered'"
         )
     if route.order_by is not None and not callable(route.order_by):
         raise DeclarationError(f"{where}: order_by={route.order_by!r}; give a function, or by_header(…) or by_field(…)")

@@ -38,7 +38,7 @@ class Substitutes(Extensions):
             if not hops or (step is not None and step not in hops):
                 raise DeclarationError(
                     f"handler {route.name!r} has no retry topic of step {step or 1}; its steps come from "
-                    'retry=Retry.steps("5s", "1m") with mode="topic" or mode="park"'
+                    'retry=Retry.steps("5s", "1m") with mode="unordered" or mode="ordered"'
                 )
             chosen = dict.fromkeys(hops if step is None else (step,), function)
             self._routes[route.name] = route.with_changes(step_functions={**route.step_functions, **chosen})

@@ -70,7 +70,7 @@ def test_a_parked_record_is_handled_later(world: World) -> None:
         [topic.name, partition, offset] for partition in range(3) for offset in range(2)
     )
     assert {(call.attempt, *call.facts["own"]) for call in made} == {(2, "a", "b", "a", "ü", "a")}
-    assert (tally.read, tally.handled, tally.parked, tally.distrusted) == (6, 6, 0, 0)
+    assert (tally.read, tally.handled, tally.parked, tally.invalid_headers) == (6, 6, 0, 0)
     assert len(world.errors(app)) == 6
     ends = {partition: end for partition, end in world.ends(error_topic(app)).items() if end}
     assert settled(world, app) == ends
@@ -92,7 +92,7 @@ def test_a_record_that_fails_again_is_parked_once_more(world: World) -> None:
     world.run(app)
     for run in (1, 2, 3):
         tally = world.run_errors(app)
-        assert (tally.read, tally.parked, tally.distrusted) == (1, 1, 0)
+        assert (tally.read, tally.parked, tally.invalid_headers) == (1, 1, 0)
         assert len(calls.calls()) == 1 + run
     parked = sorted(world.errors(app), key=lambda record: record.offset)
     assert [told(record, "errors", "attempts", "error-message") for record in parked] == [
@@ -169,7 +169,7 @@ def test_a_run_ends_before_the_first_new_record(world: World) -> None:
 
 
 def test_a_time_that_cannot_be_true_counts_as_old(world: World) -> None:
-    """Whoever writes it cannot hold up the partition; such records are run and counted as distrusted."""
+    """Whoever writes it cannot hold up the partition; such records are run and counted as invalid headers."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
     app.errors = ErrorConsumer(stop_when_new="10m")
 
@@ -185,13 +185,13 @@ def test_a_time_that_cannot_be_true_counts_as_old(world: World) -> None:
     headers = [rest, [*rest, (name, far), (name, far)], *([*rest, (name, value)] for value in odd)]
     world.produce_to(error_topic(app).name, [Row(b"k", b"", each) for each in (*headers, copy_of(topic, app))])
     tally = world.run_errors(app)
-    assert (tally.handled, tally.distrusted) == (len(headers) + 1, len(headers))
+    assert (tally.handled, tally.invalid_headers) == (len(headers) + 1, len(headers))
 
 
-def test_a_shovelled_record_is_exact(world: World) -> None:
+def test_a_replayed_record_is_exact(world: World) -> None:
     """Back on its own topic and partition with key, value, headers and time; one header of ours goes along."""
     app, topic, elsewhere = world.app(), world.topic(3), world.topic(1)
-    app.errors = ErrorConsumer(action="shovel", **ALL)
+    app.errors = ErrorConsumer(action="replay", **ALL)
 
     @app.handler(topic, lanes=2)
     def handle(record):
@@ -214,7 +214,7 @@ def test_a_shovelled_record_is_exact(world: World) -> None:
     }
     world.produce_to(error_topic(app).name, hostile.values())
     tally = world.run_errors(app)
-    assert (tally.handled, tally.produced, tally.parked, tally.distrusted) == (5, 5, 0, 1)
+    assert (tally.handled, tally.produced, tally.parked, tally.invalid_headers) == (5, 5, 0, 1)
     assert world.output(elsewhere) == []
     came = [record for record in world.output(topic) if record.header("laneway-errors")]
     back = {record.timestamp: record for record in came if record.key not in (b"h1", b"h2")}
@@ -349,7 +349,7 @@ def test_handlers_that_share_an_error_topic_get_their_own(world: World) -> None:
     tally = world.run_errors(app)
     made = Counter((call.facts["by"], call.facts["value"]) for call in calls.calls()[before:])
     assert made == {("charge", "v"): 1, ("count", "v"): 1}
-    assert (tally.read, tally.handled, tally.skipped, tally.distrusted) == (7, 2, 5, 4)
+    assert (tally.read, tally.handled, tally.skipped, tally.invalid_headers) == (7, 2, 5, 4)
     assert world.run_errors(app).read == 0
 
 
@@ -378,7 +378,7 @@ def test_forged_headers_have_no_power(world: World) -> None:
     ]
     world.produce_to(error_topic(app).name, [Row(b"k", b"%d" % n, headers) for n, headers in enumerate(forged)])
     tally = world.run_errors(app)
-    assert (tally.read, tally.parked, tally.distrusted) == (9, 9, 9)
+    assert (tally.read, tally.parked, tally.invalid_headers) == (9, 9, 9)
     assert all(call.facts["attempt"] <= 2 for call in calls.calls())
     again = sorted(world.errors(app), key=lambda record: record.offset)[9:]
     names = [name for name, _ in copy_of(topic, app)]
@@ -397,14 +397,14 @@ def test_a_copy_without_its_value_is_not_taken_for_a_tombstone(world: World) -> 
             pass
 
     world.run(app)
-    for action in ("handle", "shovel"):
+    for action in ("handle", "replay"):
         app.errors = ErrorConsumer(action=action, **ALL)
         world.produce_to(error_topic(app).name, [Row(b"k", None, copy_of(topic, app, reduced="value"))])
         assert world.run_errors(app).skipped == 1
     assert (calls.calls(), world.output(topic)) == ([], [])
 
 
-@pytest.mark.parametrize("action", ["handle", "shovel"])
+@pytest.mark.parametrize("action", ["handle", "replay"])
 def test_records_of_a_key_keep_their_order_in_a_run(world: World, action: str) -> None:
     """As for the handler: lanes run keys side by side and each key in order, past one that is parked again."""
     app, topic, calls = world.app(), world.topic(2), world.recorder
@@ -423,7 +423,7 @@ def test_records_of_a_key_keep_their_order_in_a_run(world: World, action: str) -
     world.run(app)
     tally = world.run_errors(app)
     expected = [f"{n:02d}" for n in range(12)]
-    if action == "shovel":
+    if action == "replay":
         came = [record for record in world.output(topic) if record.header("laneway-errors")]
         found = {row.key: [record.raw.decode() for record in came if record.key == row.key] for row in rows}
     else:
@@ -435,7 +435,7 @@ def test_records_of_a_key_keep_their_order_in_a_run(world: World, action: str) -
     assert set(map(tuple, found.values())) == {tuple(expected)}
 
 
-@pytest.mark.parametrize("mode", ["blocking", "park"])
+@pytest.mark.parametrize("mode", ["blocking", "ordered"])
 def test_calls_in_place_apply_and_steps_do_not(world: World, mode: str) -> None:
     """A parked record has climbed its ladder: it is called as often as on one step, then parked again."""
     app, topic, calls = world.app(), world.topic(1), world.recorder

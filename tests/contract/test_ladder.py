@@ -16,7 +16,7 @@ from support.contract_recorder import overlaps
 if TYPE_CHECKING:
     from support.contract import World
 
-MODES = ("blocking", "topic", "park")
+MODES = ("blocking", "unordered", "ordered")
 
 
 def first_ends(calls: list) -> list[bytes]:
@@ -103,7 +103,7 @@ def test_a_delay_that_is_asked_for_is_kept_on_the_ladder(world: World, mode: str
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_order_a_mode_keeps(world: World, mode: str) -> None:
-    """Blocking and park: a key's records end in order. Topic: first calls are in order, and later ones overtake."""
+    """Blocking and ordered: a key's records end in order. Unordered: first calls are in order, later ones overtake."""
     app, topic, calls = world.app(), world.topic(2), world.recorder
 
     @app.handler(topic, lanes=8, retry=Retry.steps("400ms", "400ms", mode=mode))
@@ -123,16 +123,16 @@ def test_what_order_a_mode_keeps(world: World, mode: str) -> None:
         ends = first_ends(of_key)
         firsts = list(dict.fromkeys(call.facts["value"] for call in of_key))
         assert firsts == expected
-        assert (ends == expected) == (mode != "topic")
+        assert (ends == expected) == (mode != "unordered")
     # A record that queued behind another up to the last step has one call there: the top is the top for all.
-    assert (tally.handled, tally.parked) == ((42, 6) if mode == "park" else (48, 0))
+    assert (tally.handled, tally.parked) == ((42, 6) if mode == "ordered" else (48, 0))
 
 
 def test_a_record_that_queued_behind_another_keeps_its_attempts(world: World) -> None:
-    """In park mode the record behind a failed one has its first call where it queued, and climbs on from there."""
+    """In ordered mode the record behind a failed one has its first call where it queued, and climbs on from there."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
-    @app.handler(topic, lanes=4, retry=Retry.steps("300ms", "300ms", mode="park"))
+    @app.handler(topic, lanes=4, retry=Retry.steps("300ms", "300ms", mode="ordered"))
     def handle(record):
         with calls.call(record, value=record.value.decode(), origin=str(record.origin)):
             raise ValueError("never")
@@ -154,7 +154,7 @@ def test_in_park_mode_records_without_a_key_wait_for_nobody(world: World) -> Non
     """A null key has no order, so nothing queues behind it; an empty key is a key."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
-    @app.handler(topic, lanes=4, retry=Retry.steps("400ms", mode="park"))
+    @app.handler(topic, lanes=4, retry=Retry.steps("400ms", mode="ordered"))
     def handle(record):
         with calls.call(record, value=record.value.decode()):
             if record.value.startswith(b"bad") and record.attempt == 1:
@@ -172,7 +172,7 @@ def test_order_by_something_else_holds_in_park_mode(world: World) -> None:
     """What stands in for the key also decides who queues behind whom."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
-    @app.handler(topic, lanes=4, order_by=by_header("customer"), retry=Retry.steps("400ms", mode="park"))
+    @app.handler(topic, lanes=4, order_by=by_header("customer"), retry=Retry.steps("400ms", mode="ordered"))
     def handle(record):
         with calls.call(record, value=record.value.decode()):
             if record.value == b"1bad" and record.attempt == 1:
@@ -187,7 +187,7 @@ def test_order_by_something_else_holds_in_park_mode(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["batch", "unique"])
-@pytest.mark.parametrize("mode", ["topic", "park"])
+@pytest.mark.parametrize("mode", ["unordered", "ordered"])
 def test_a_batch_that_fails_climbs_the_ladder(world: World, kind: str, mode: str) -> None:
     """Every member of a failed batch waits on the retry topic and comes back, in a batch again."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -210,7 +210,7 @@ def test_a_columnar_handler_that_fails_climbs_the_ladder(world: World) -> None:
     """The rows of a failed table wait on the retry topic and end on the error topic with their origin."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
-    @app.columnar_handler(topic, size=100, retry=Retry.steps("300ms", mode="topic"))
+    @app.columnar_handler(topic, size=100, retry=Retry.steps("300ms", mode="unordered"))
     def handle(table):
         calls.note(str(table.num_rows))
         raise ValueError("never")
@@ -228,7 +228,7 @@ def test_rejected_and_undecodable_records_skip_the_ladder(world: World) -> None:
     """Trying again cannot help, so they are parked at once."""
     app, topic = world.app(), world.topic(1, value=Json(int))
 
-    @app.handler(topic, lanes=2, retry=Retry.steps("10m", mode="topic"))
+    @app.handler(topic, lanes=2, retry=Retry.steps("10m", mode="unordered"))
     def handle(record):
         raise Reject("no")
 
@@ -242,7 +242,7 @@ def test_a_step_may_have_a_function_of_its_own(world: World) -> None:
     """A retry handler stands in for the handler on its step, async or not."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
-    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", "200ms", mode="topic"))
+    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", "200ms", mode="unordered"))
     def handle(record):
         with calls.call(record, by="handler"):
             raise ConnectionError
@@ -268,7 +268,7 @@ def test_names_and_header_styles_can_be_chosen(world: World) -> None:
         error_headers="spring",
     )
 
-    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", mode="topic"))
+    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", mode="unordered"))
     def handle(record):
         raise ValueError("no such customer")
 
@@ -285,7 +285,7 @@ def test_control_headers_from_outside_are_not_believed(world: World) -> None:
     """A forged copy on a retry topic is run once, cannot skip its end, and is counted."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
-    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", mode="park"))
+    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", mode="ordered"))
     def handle(record):
         with calls.call(record, value=record.value.decode()):
             raise ValueError("never")
@@ -302,7 +302,7 @@ def test_control_headers_from_outside_are_not_believed(world: World) -> None:
     tally = world.finish(app)
     assert sorted(call.facts["value"] for call in calls.calls()) == ["0", "1", "2", "3"]
     assert {call.attempt for call in calls.calls()} == {2}
-    assert (tally.distrusted, tally.parked) == (4, 4)
+    assert (tally.invalid_headers, tally.parked) == (4, 4)
     assert {record.header("laneway-attempts") for record in world.errors(app)} == {b"2"}
 
 
@@ -310,7 +310,7 @@ def test_a_timestamp_in_the_future_holds_nothing_up(world: World) -> None:
     """A copy that claims to be of next year waits as long as its step says, and is counted."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
-    @app.handler(topic, lanes=2, retry=Retry.steps("1s", mode="topic"))
+    @app.handler(topic, lanes=2, retry=Retry.steps("1s", mode="unordered"))
     def handle(record):
         with calls.call(record, value=record.value.decode()):
             pass
@@ -323,7 +323,7 @@ def test_a_timestamp_in_the_future_holds_nothing_up(world: World) -> None:
     tally = world.finish(app)
     assert sorted(call.facts["value"] for call in calls.calls()) == ["future", "now"]
     assert all(call.start - before >= 0.99 for call in calls.calls())
-    assert tally.capped == 1
+    assert tally.early_due == 1
 
 
 def test_a_delayed_handler_runs_nothing_early(world: World) -> None:
@@ -350,7 +350,7 @@ def test_a_timestamp_that_the_error_topic_refuses_does_not_hold_a_record_up(worl
     """A record of the far future is parked with the time of its copy; a header tells its own."""
     app, topic = world.app(), world.topic(1)
 
-    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", mode="topic"))
+    @app.handler(topic, lanes=2, retry=Retry.steps("200ms", mode="unordered"))
     def handle(record):
         raise ValueError("never")
 

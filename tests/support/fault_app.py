@@ -23,7 +23,7 @@ _folders = [Path(os.environ.get("IT_HISTORY", ".")) / kind for kind in ("done", 
 _done, _failed, _waiting = (Recorder(str(folder)) for folder in _folders)
 _seconds = float(os.environ.get("IT_SECONDS", "0"))
 _gate = Path(os.environ.get("IT_GATE", "gate"))
-_mode: Any = os.environ.get("IT_MODE", "topic")
+_mode: Any = os.environ.get("IT_MODE", "unordered")
 
 app = App(os.environ.get("IT_APP", "it"))
 

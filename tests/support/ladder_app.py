@@ -20,7 +20,7 @@ __all__ = ["app", "fate"]
 _folder = os.environ.get("IT_HISTORY", ".")
 _done, _failed = Recorder(os.path.join(_folder, "done")), Recorder(os.path.join(_folder, "failed"))  # noqa: PTH118
 _seconds = float(os.environ.get("IT_SECONDS", "0.005"))
-_mode: Any = os.environ.get("IT_MODE", "topic")
+_mode: Any = os.environ.get("IT_MODE", "unordered")
 _steps = os.environ.get("IT_STEPS", "1s,2s").split(",")
 
 app = App(os.environ.get("IT_APP", "it"))

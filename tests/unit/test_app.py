@@ -311,9 +311,9 @@ def test_a_columnar_handler_may_have_a_ladder_but_not_park():
     assert app.routes[0].retry_topics_of("billing") == ["orders.billing.retry.1", "orders.billing.retry.2"]
 
     with pytest.raises(
-        DeclarationError, match=r"handler 'again': mode='park' follows single records.*use mode='topic'"
+        DeclarationError, match=r"handler 'again': mode='ordered' follows single records.*use mode='unordered'"
     ):
-        app.columnar_handler(ORDERS, retry=Retry.steps("5s", mode="park"))(again)
+        app.columnar_handler(ORDERS, retry=Retry.steps("5s", mode="ordered"))(again)
 
 
 @pytest.mark.parametrize("of", [charge, "charge"])
@@ -353,7 +353,7 @@ def test_a_configured_copy_keeps_its_retry_handlers():
         (LADDER, 3, "handler 'charge' has no retry topic of step 3; its steps come from retry=Retry.steps("),
         (LADDER, -1, "handler 'charge' has no retry topic of step -1"),
         (Retry(5), None, "handler 'charge' has no retry topic of step 1"),
-        (Retry.steps("5s", mode="blocking"), 1, 'with mode="topic" or mode="park"'),
+        (Retry.steps("5s", mode="blocking"), 1, 'with mode="unordered" or mode="ordered"'),
     ],
 )
 def test_a_retry_handler_of_a_step_that_is_not_there_is_refused(retry, step, message):

@@ -25,8 +25,8 @@ from laneway.errors import DeclarationError
         ({"stop_when_new": 5}, "has no unit"),
         ({"stop_when_new": "-5m"}, "not a duration"),
         ({"stop_when_idle": "soon"}, "not a duration"),
-        ({"action": "drop"}, "use 'handle', 'shovel' or a function"),
-        ({"action": None}, "use 'handle', 'shovel' or a function"),
+        ({"action": "drop"}, "use 'handle', 'replay' or a function"),
+        ({"action": None}, "use 'handle', 'replay' or a function"),
     ],
 )
 def test_what_cannot_work_is_refused(fields, part):
@@ -75,7 +75,7 @@ def derived(errors=None, **partitions):
     """An app of all kinds, and the one that runs over its error topics."""
     app = App("billing", errors=errors, error_topic="{topic}.failed")
     orders = Topic("orders", value=Json(dict))
-    retry = Retry.steps("1h", mode="park", attempts=3, backoff="7s")
+    retry = Retry.steps("1h", mode="ordered", attempts=3, backoff="7s")
     app.handler(orders, lanes=8, retry=retry, timeout="5s", delay="1h")(charge)
     app.batch_handler(orders, size=100, bisect=True)(lambda batch: None)
     app.unique_handler(Topic("stock"), size=100)(count)
@@ -138,19 +138,19 @@ def test_a_function_is_called_with_the_record_whatever_the_kind():
     assert (routes["count"].kind, routes["count"].function) == ("batch", mend)
 
 
-def test_a_shovel_needs_no_header_to_be_true():
+def test_a_replay_needs_no_header_to_be_true():
     """The topic is the handler's own; the partition is the old one only when the topic has it."""
-    _, routes = derived(ErrorConsumer(action="shovel"), orders=3)
+    _, routes = derived(ErrorConsumer(action="replay"), orders=3)
     assert {route.kind for route in routes.values()} == {"single"}
-    shovel, codec = routes["charge"].function, routes["charge"].topic.value
+    replay, codec = routes["charge"].function, routes["charge"].topic.value
     assert codec.decode(b"\xff") == b"\xff"
     record = Topic("orders.failed").record(b"v", key="k", headers=[("laneway-origin-topic", b"secrets")], timestamp=5)
     from laneway._record import Origin
 
     for partition, expected in ((2, 2), (3, None), (2**31 - 1, None)):
-        message = shovel(record.replaced(origin=Origin("orders", partition, 0)))
+        message = replay(record.replaced(origin=Origin("orders", partition, 0)))
         assert message == Message(Topic("orders"), b"v", b"k", [("laneway-errors", b"1")], expected, 5)
-    assert shovel(record).partition is None
+    assert replay(record).partition is None
 
 
 def test_a_columnar_handler_gets_a_table_of_one_row():

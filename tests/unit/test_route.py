@@ -11,7 +11,7 @@ from laneway.errors import DeclarationError
 from support.core import make_record, make_route
 
 LADDER = Retry.steps("5s", "1m")
-PARKING = Retry.steps("5s", "1m", mode="park")
+PARKING = Retry.steps("5s", "1m", mode="ordered")
 
 
 def again(record):
@@ -88,7 +88,7 @@ def test_a_function_may_stand_in_on_a_step():
         ({"retry": PARKING, "lanes": 4, "order": "none"}, False),
         ({"retry": LADDER, "lanes": 4}, False),
         ({"retry": Retry.steps("5s", mode="blocking"), "lanes": 4}, False),
-        ({"retry": Retry(mode="park"), "lanes": 4}, False),
+        ({"retry": Retry(mode="ordered"), "lanes": 4}, False),
     ],
 )
 def test_records_queue_behind_others_only_in_park_mode(fields, expected):
@@ -121,7 +121,7 @@ def test_what_orders_a_record_is_the_same_on_every_step(fields, expected):
 
 def test_a_columnar_handler_cannot_queue_single_records():
     """Its tables have no keys that could wait; a ladder of topics is fine."""
-    with pytest.raises(DeclarationError, match=r"mode='park' follows single records.*use mode='topic'"):
+    with pytest.raises(DeclarationError, match=r"mode='ordered' follows single records.*use mode='unordered'"):
         make_route(kind="columnar").with_changes(retry=PARKING)
 
     assert make_route(kind="columnar").with_changes(retry=LADDER).retry.hops == 2

@@ -25,7 +25,7 @@ class ActionName(StrEnum):
     """What is done with a record."""
 
     HANDLE = "handle"
-    SHOVEL = "shovel"
+    REPLAY = "replay"
 
 
 def run(

@@ -108,7 +108,7 @@ def summary(tally: Tally) -> str:
         "deferred to a retry topic": tally.deferred,
         "dropped": tally.dropped,
         "rescued by a last step": tally.rescued,
-        "left out because a process that ended before its commit has copied them already": tally.repeated,
+        "left out because a process that ended before its commit has copied them already": tally.already_copied,
         "lost before they could be read": tally.lost,
     }
     more = "".join(f", {count:,} {what}" for what, count in rare.items() if count)

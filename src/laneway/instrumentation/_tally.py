@@ -57,11 +57,11 @@ class Tally(msgspec.Struct):
     """Offsets without a record: compacted, aborted or control records."""
     lost: int = 0
     """Records gone before they could be read (only with ``on_data_loss: continue``)."""
-    distrusted: int = 0
+    invalid_headers: int = 0
     """Records of retry topics with control headers that laneway cannot have written."""
-    capped: int = 0
+    early_due: int = 0
     """Records run although their timestamp says later, because they waited as long as their delay is."""
-    repeated: int = 0
+    already_copied: int = 0
     """Records read again after a crash whose copy was safe already."""
     breaker_opened: int = 0
     """How often a breaker opened; a probe that fails is no opening of its own."""
@@ -188,9 +188,9 @@ _SUMMED = (
     "rescued",
     "deferred",
     "dropped",
-    "distrusted",
-    "capped",
-    "repeated",
+    "invalid_headers",
+    "early_due",
+    "already_copied",
     "superseded",
     "reduced",
     "read",

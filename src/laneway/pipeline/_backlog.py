@@ -15,7 +15,7 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """How many records of each partition and key wait on each step of a ladder in ``park`` mode.
+    """How many records of each partition and key wait on each step of a ladder in ``ordered`` mode.
 
     The records of a key on a higher step are older than those on a lower one, and all are older than those of the
     source topic. So a record goes behind the lowest step above its own that holds its key, and order is kept.

@@ -33,7 +33,7 @@ class Copied:
         self._by_place = by_place
         self._believes = believes
         self._found: dict[tuple[int, int], int] = {}
-        self.repeated = 0
+        self.already_copied = 0
         """How many were left out."""
 
     @classmethod
@@ -68,7 +68,7 @@ class Copied:
         if not self._found:
             return records
         fresh = [record for record in records if not self.has(record)]
-        self.repeated += len(records) - len(fresh)
+        self.already_copied += len(records) - len(fresh)
         return fresh
 
     def has(self, record: Record[Any]) -> bool:

@@ -58,8 +58,8 @@ class Ladder:
             return [record for record in records if route.rerun.takes(record) and self._is_run(record, route.rerun)]
         now, delay = self._clock.wall() * 1000, route.delay.total_seconds() * 1000
         for record in records:
-            tally.capped += record.timestamp + delay > now + _SKEW
-            tally.distrusted += not recall(record, route.source, route.retry.attempts * route.step)
+            tally.early_due += record.timestamp + delay > now + _SKEW
+            tally.invalid_headers += not recall(record, route.source, route.retry.attempts * route.step)
         return records
 
     def recall_called(self, records: Sequence[Record[Any]]) -> None:
@@ -74,7 +74,7 @@ class Ladder:
     def _is_run(self, record: Record[Any], rerun: Rerun) -> bool:
         """Whether a record of an error topic is run; one that is not never enters the ledger, and so is finished."""
         tally = self._tally
-        tally.distrusted += not rerun.recall(record, self._route.source, self._clock.wall() * 1000)
+        tally.invalid_headers += not rerun.recall(record, self._route.source, self._clock.wall() * 1000)
         reason = rerun.refusal(record)
         if reason is not None:
             tally.read += 1

@@ -30,7 +30,7 @@ class _Copy(Protocol):
 class Overdue:
     """Holds back the keys whose copies are late. The desk owns it.
 
-    Where the later records of a key overtake a failed one anyway (`Retry.steps` in mode ``topic``), nothing is won by a
+    Where later records of a key overtake a failed one anyway (`Retry.steps` in mode ``unordered``), nothing is won by a
     key that waits for the acknowledgement of each copy, and much is lost: its records pile up behind it. But when the
     retry topic cannot be written to, the key waits, and does not fill the memory with copies that have nowhere to go.
 

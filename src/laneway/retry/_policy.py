@@ -13,7 +13,7 @@ from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter
 
 __all__ = ["Defer", "Mode", "Park", "Retriable", "Retry", "TryAgain", "Verdict", "judge"]
 
-Mode = Literal["blocking", "topic", "park"]
+Mode = Literal["blocking", "unordered", "ordered"]
 Retriable = type[BaseException] | tuple[type[BaseException], ...] | Callable[[Any], bool]
 """Which errors are tried again: of these types, or those of which a function says so."""
 
@@ -69,8 +69,8 @@ class Retry:
             )
         if not 0 <= self.jitter <= 1:
             raise DeclarationError(f"Retry(jitter={self.jitter}): jitter is between 0 and 1")
-        if self.mode not in ("blocking", "topic", "park"):
-            raise DeclarationError(f"Retry(mode={self.mode!r}): use 'blocking', 'topic' or 'park'")
+        if self.mode not in ("blocking", "unordered", "ordered"):
+            raise DeclarationError(f"Retry(mode={self.mode!r}): use 'blocking', 'unordered' or 'ordered'")
         try:
             object.__setattr__(self, "first", as_duration(self.backoff))
             object.__setattr__(self, "most", as_duration(self.backoff_max))
@@ -91,7 +91,7 @@ class Retry:
     def steps(
         cls,
         *delays: Duration,
-        mode: Mode = "topic",
+        mode: Mode = "unordered",
         attempts: int = 1,
         backoff: Duration = "100ms",
         backoff_max: Duration = "10s",
@@ -102,8 +102,8 @@ class Retry:
 
         Args:
             delays: one for each step, such as ``"5s", "1m", "10m"``.
-            mode: where the record waits. ``topic``: on a retry topic for each step, while its key goes on, so only
-                first attempts keep the order. ``park``: on the same topics, and later records of the key queue behind
+            mode: where the record waits. ``unordered``: on a retry topic for each step, while its key goes on, so only
+                first attempts keep the order. ``ordered``: on the same topics, and the key's later records queue behind
                 it, so the key's order holds. ``blocking``: in place, its key waiting; the order holds, nothing is
                 written, and the records that are read wait in memory.
             attempts: calls on each step before the next one.
@@ -113,7 +113,7 @@ class Retry:
             retriable: which errors are tried again, as for `Retry`.
 
         Example:
-            >>> Retry.steps("5s", "1m", mode="park").hops
+            >>> Retry.steps("5s", "1m", mode="ordered").hops
             2
         """
         if not delays:

@@ -105,11 +105,11 @@ class HandlerSettings(BaseModel):
         description="The delays after which a record that has no attempts left is tried again, one for each step, such"
         " as [5s, 1m, 10m]. An empty list means no steps. At most 20.",
     )
-    retry_mode: Annotated[Literal["blocking", "topic", "park"], Word] | None = Field(
+    retry_mode: Annotated[Literal["blocking", "unordered", "ordered"], Word] | None = Field(
         default=None,
-        description="Where a record waits for its step: on a retry topic while its key goes on (topic), on a retry"
-        " topic with later records of its key queued behind it (park), or in place (blocking). Not set in the code"
-        " either: topic.",
+        description="Where a record waits for its step: on a retry topic while its key goes on (unordered), on a retry"
+        " topic with later records of its key queued behind it (ordered), or in place (blocking). Not set in the code"
+        " either: unordered.",
     )
     delay: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
         default=None,
@@ -202,7 +202,7 @@ class ErrorSettings(BaseModel):
         default=None,
         description="A run ends before records that were parked so shortly before it. 0s takes up everything.",
     )
-    action: Annotated[Literal["handle", "shovel"], Word] | None = Field(
+    action: Annotated[Literal["handle", "replay"], Word] | None = Field(
         default=None,
         description="What is done with a record: its handler is called, or it is copied back to its topic.",
     )

@@ -98,7 +98,11 @@ class Station:
     def tally(self) -> Tally:
         """What was done so far."""
         tally = self._desk.tally
-        tally.gaps, tally.lost, tally.repeated = self.source.gaps, self.source.lost, self.source.copied.repeated
+        tally.gaps, tally.lost, tally.already_copied = (
+            self.source.gaps,
+            self.source.lost,
+            self.source.copied.already_copied,
+        )
         return tally
 
     def poke(self) -> None:

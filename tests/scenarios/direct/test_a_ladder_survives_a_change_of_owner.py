@@ -28,9 +28,9 @@ def is_member(scene: DirectScene, number: int) -> bool:
 
 
 @pytest.mark.parametrize("fault", ["rebalance", "kill"])
-@pytest.mark.parametrize("mode", ["topic", "park"])
+@pytest.mark.parametrize("mode", ["unordered", "ordered"])
 def test_every_record_reaches_one_end(scene: DirectScene, mode: str, fault: str) -> None:
-    """Nothing is lost, each parked copy is there once, and with park the order of each key holds."""
+    """Nothing is lost, each parked copy is there once, and with ordered the order of each key holds."""
     first = climber(scene, mode)
     traffic = scene.traffic(150, burst=30, keys=KEYS)
     scene.wait_for(lambda: is_member(scene, 0), why="the first works")
@@ -58,7 +58,7 @@ def test_every_record_reaches_one_end(scene: DirectScene, mode: str, fault: str)
     assert {place for place, value in values.items() if fate(value) == "parked"} <= set(copies)
     assert max(copies.values()) == 1
     assert {(event.partition, event.offset) for event in done}.isdisjoint(copies)
-    if mode == "topic":
+    if mode == "unordered":
         # A retry runs beside other records of its key; first calls keep order.
         verdict = check([event for event in (*done, *failed) if event.attempt == 1])
     assert verdict.inversions == 0
@@ -71,7 +71,7 @@ def test_a_kill_before_the_first_commit_copies_nothing_twice(scene: DirectScene)
     """A new group has committed nothing yet; what its first worker has copied by then is found all the same."""
     doomed = [value for value in (str(number).encode() for number in range(20_000)) if fate(value) == "parked"][:400]
     scene.produce_rows((b"k%d" % number, value) for number, value in enumerate(doomed))
-    rest = {"target": "support.ladder_app:app", "mode": "topic", "steps": "1h", "seconds": 0.1, "lanes": 5}
+    rest = {"target": "support.ladder_app:app", "mode": "unordered", "steps": "1h", "seconds": 0.1, "lanes": 5}
     killed = scene.worker(**rest)
     scene.wait_for(lambda: len(scene.events("failed")) >= 60, why="copies")
     killed.kill()

@@ -418,7 +418,7 @@ def test_an_app_named_by_its_module(scene, tmp_path):
     (tmp_path / "shop.py").write_text(
         "from laneway import App, Retry, Topic\n"
         f"app = App({scene.name!r})\n"
-        f"@app.handler(Topic({scene.topic.name!r}), retry=Retry.steps('1h', mode='topic'))\n"
+        f"@app.handler(Topic({scene.topic.name!r}), retry=Retry.steps('1h', mode='unordered'))\n"
         "def charge(record):\n    raise ValueError('no')\n"
     )
     scene.produce(b"a", b"b")

@@ -29,14 +29,14 @@ def calls_of(scene: Scene, kind: str) -> list[Event]:
 @pytest.mark.parametrize(
     ("mode", "records", "kills"),
     [
-        ("park", 20_000, KILLS[:2]),
-        *(pytest.param(mode, 100_000, KILLS, marks=pytest.mark.soak) for mode in ("blocking", "topic", "park")),
+        ("ordered", 20_000, KILLS[:2]),
+        *(pytest.param(mode, 100_000, KILLS, marks=pytest.mark.soak) for mode in ("blocking", "unordered", "ordered")),
     ],
 )
 def test_every_record_reaches_its_end_in_the_order_that_the_mode_keeps(
     scene: Scene, mode: str, records: int, kills: tuple[float, ...]
 ) -> None:
-    """Nothing is lost; each failed record is parked once or handled later; blocking and park keep the key's order."""
+    """Nothing is lost; a failed record is parked once or handled later; blocking and ordered keep the key's order."""
     scene.produce_rows((f"k{number % KEYS}".encode(), str(number).encode()) for number in range(records))
     for kind in ("done", "failed"):
         (scene.folder / "history" / kind).mkdir(parents=True)
@@ -68,9 +68,9 @@ def test_every_record_reaches_its_end_in_the_order_that_the_mode_keeps(
     assert verdict.lost == 0
     assert {place for place, value in values.items() if fate(value) == "parked"} <= set(copies)
     # None that should have been handled. One that queued on the last step has its first call there, and no second one.
-    assert {fate(values[place]) for place in copies} <= ({"parked", "recovers"} if mode == "park" else {"parked"})
+    assert {fate(values[place]) for place in copies} <= ({"parked", "recovers"} if mode == "ordered" else {"parked"})
     assert max(copies.values()) == 1
-    if mode == "topic":
+    if mode == "unordered":
         # A retry runs beside other records of its key; first calls keep order.
         verdict = check([event for event in calls if event.attempt == 1])
     assert (verdict.inversions, verdict.overlaps) == (0, 0)

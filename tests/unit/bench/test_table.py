@@ -97,14 +97,14 @@ def test_of_several_runs_it_is_told_that_the_best_is_shown():
 
 def test_the_median_of_what_failures_cost_stands_beside_the_best():
     """A best pass alone would flatter."""
-    entry = {"handler": "sync", "policy": "topic", "failing_percent": 1}
+    entry = {"handler": "sync", "policy": "unordered", "failing_percent": 1}
     results = [entry | {"part_of_first": 0.842, "part_of_first_median": 0.789}]
-    assert table.part(results, "sync", "topic") == "84 % (median 79 %)"
+    assert table.part(results, "sync", "unordered") == "84 % (median 79 %)"
 
 
 def test_what_failures_cost_is_a_range_of_all_runs():
     """Of one record in a hundred, by handler and policy; a handler without runs is not told."""
-    runs = [("async", "in-place", 0.987), ("async", "topic", 0.958), ("async", "topic", 0.7)]
+    runs = [("async", "in-place", 0.987), ("async", "unordered", 0.958), ("async", "unordered", 0.7)]
     results = [
         {"handler": handler, "policy": policy, "failing_percent": share, "part_of_first": part}
         for handler, policy, part in runs

@@ -74,11 +74,11 @@ def test_a_wrong_option_ends_with_two(laneway, words, app, part):
 
 def test_flags_win_over_code_and_configuration(laneway, tmp_path):
     """What is not given is left to them."""
-    (tmp_path / "laneway.yaml").write_text("default:\n  errors: {max_errors: 9, action: shovel}\n")
+    (tmp_path / "laneway.yaml").write_text("default:\n  errors: {max_errors: 9, action: replay}\n")
     code, _out, _err = laneway("--stop-when-new", "90s", "--max-errors", "0", "--topic", "returns.shop.error")
     errors = laneway.ran.settings.errors
     assert (code, laneway.ran.topic, laneway.ran.app) == (0, "returns.shop.error", "shop")
-    assert (errors.max_errors, errors.action, errors.stop_when_new.total_seconds()) == (0, "shovel", 90)
+    assert (errors.max_errors, errors.action, errors.stop_when_new.total_seconds()) == (0, "replay", 90)
 
 
 def test_the_end_is_told(laneway):

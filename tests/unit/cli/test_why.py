@@ -70,7 +70,7 @@ def test_lag_is_never_negative_and_never_counts_what_is_deleted(committed, lag):
 def test_an_app_is_looked_at_with_its_retry_and_error_topics():
     """Each retry topic with its delay."""
     app = App("billing")
-    app.handler(Topic("orders"), retry=Retry.steps("5s", "1m", mode="topic"))(lambda record: None)
+    app.handler(Topic("orders"), retry=Retry.steps("5s", "1m", mode="unordered"))(lambda record: None)
     [subject] = _of_app(app, load(overrides={"brokers": "one:9092", "engine": "direct"}))
 
     assert (subject.group, subject.sources, subject.joins) == ("billing", ("orders",), True)

@@ -48,11 +48,11 @@ def problems_of(app, settings):
 def test_steps_mode_and_delay_can_be_set(tmp_path):
     """What the code says about the rest of its policy is kept."""
     app = an_app(retry=Retry(2, "9s", retriable=OSError))
-    settings = settings_of(tmp_path, "charge: {retry_steps: [5s, 1m], retry_mode: park, delay: 10m, attempts: 3}")
+    settings = settings_of(tmp_path, "charge: {retry_steps: [5s, 1m], retry_mode: ordered, delay: 10m, attempts: 3}")
 
     (route,) = configured(app, settings).routes
 
-    assert route.retry == Retry(3, "9s", delays=(5 * SECOND, 60 * SECOND), mode="park", retriable=OSError)
+    assert route.retry == Retry(3, "9s", delays=(5 * SECOND, 60 * SECOND), mode="ordered", retriable=OSError)
     assert (route.retry.hops, route.delay) == (2, 600 * SECOND)
     assert configured(app, settings.with_overrides({"drain": "1s"})).routes[0].retry == route.retry
 
@@ -62,9 +62,9 @@ def test_steps_mode_and_delay_can_be_set(tmp_path):
     [
         (None, "retry_steps: [5s]", Retry.steps("5s")),
         (None, "retry_steps: 5s", Retry.steps("5s")),
-        (Retry.steps("9s", mode="park"), "retry_steps: [5s]", Retry.steps("5s", mode="park")),
-        (Retry.steps("9s", mode="park"), "retry_mode: BLOCKING", Retry.steps("9s", mode="blocking")),
-        (Retry.steps("9s"), "retry_steps: []", Retry(mode="topic")),
+        (Retry.steps("9s", mode="ordered"), "retry_steps: [5s]", Retry.steps("5s", mode="ordered")),
+        (Retry.steps("9s", mode="ordered"), "retry_mode: BLOCKING", Retry.steps("9s", mode="blocking")),
+        (Retry.steps("9s"), "retry_steps: []", Retry(mode="unordered")),
         (None, "{}", Retry()),
     ],
 )
@@ -148,13 +148,13 @@ def test_a_handler_that_is_switched_off_is_not_looked_at(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "lines", "key", "message", "fix"),
     [
-        ("handler", ["  retry_mode: park"], "retry_mode", "the handler has no steps", "retry_steps: [5s, 1m]"),
+        ("handler", ["  retry_mode: ordered"], "retry_mode", "the handler has no steps", "retry_steps: [5s, 1m]"),
         (
             "columnar_handler",
-            ["  retry_mode: park", "  retry_steps: [5s]"],
+            ["  retry_mode: ordered", "  retry_steps: [5s]"],
             "retry_mode",
             "a columnar handler takes tables",
-            "use mode='topic'",
+            "use mode='unordered'",
         ),
         ("columnar_handler", ["  processes: 2"], "processes", "tables are worked on by Arrow", "leave processes out"),
         ("handler", ["  error_topic: orders"], "error_topic", "its error topic is the topic it reads", ""),

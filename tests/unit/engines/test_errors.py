@@ -264,11 +264,11 @@ def test_a_group_with_nothing_to_do_is_not_forgotten(streams):
 
 def test_the_configuration_changes_what_the_code_declares():
     """What it does not name stays; without a declaration the rest are the defaults."""
-    declared = ErrorConsumer(cron="0 * * * *", max_errors=3, action="shovel")
+    declared = ErrorConsumer(cron="0 * * * *", max_errors=3, action="replay")
     assert _error_consumer(declared, load()) is declared
     changed = load(overrides={"errors.max_errors": 0, "errors.stop_when_new": "1m", "errors.enabled": False})
     assert _error_consumer(declared, changed) == ErrorConsumer(
-        cron="0 * * * *", max_errors=None, action="shovel", stop_when_new=timedelta(minutes=1), enabled=False
+        cron="0 * * * *", max_errors=None, action="replay", stop_when_new=timedelta(minutes=1), enabled=False
     )
     assert _error_consumer(None, load(overrides={"errors.cron": "5 * * * *"})) == ErrorConsumer(cron="5 * * * *")
     assert _error_consumer(None, load()) is None

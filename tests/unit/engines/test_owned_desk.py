@@ -384,7 +384,7 @@ def test_a_partition_that_comes_back_begins_anew():
 
 def test_only_the_lowest_step_forgets_what_waits():
     """Steps share the backlog: one that is late must not forget what the new ownership has loaded."""
-    bench = Bench(retry=Retry.steps("1s", mode="park"))
+    bench = Bench(retry=Retry.steps("1s", mode="ordered"))
     higher = OwnedDesk(
         bench.route.at_step("billing", 1), "billing", lanes=1, sender=bench.sender, clock=bench.clock,
         backlog=bench.backlog,
@@ -534,8 +534,8 @@ def test_what_ended_meanwhile_counts_for_nothing_when_the_partition_is_lost(cloc
     [
         (posting, {}),
         (failing, {"retry": Retry(attempts=1)}),
-        (failing, {"retry": Retry.steps("5s", mode="topic")}),
-        (failing, {"retry": Retry.steps("5s", mode="park")}),
+        (failing, {"retry": Retry.steps("5s", mode="unordered")}),
+        (failing, {"retry": Retry.steps("5s", mode="ordered")}),
     ],
     ids=["message", "error topic", "retry topic", "retry topic, in order"],
 )

@@ -86,7 +86,7 @@ def test_a_record_that_never_joined_may_leave(partition, key, step):
 
 def test_it_is_loaded_from_what_waits_on_the_topics():
     """After a restart the topics alone know; records without an order wait for nobody."""
-    route = make_route(retry=Retry.steps("5s", "1m", mode="park"), lanes=4)
+    route = make_route(retry=Retry.steps("5s", "1m", mode="ordered"), lanes=4)
     made = Backlog()
     made.load([make_record(1, b"a"), make_record(2, None), make_record(3, b"a")], 1, route.lane_key)
     made.load([make_record(1, b"")], 2, route.lane_key)
@@ -98,7 +98,7 @@ def test_it_is_loaded_from_what_waits_on_the_topics():
 
 def test_a_partition_may_be_what_is_in_order():
     """Then all of its records queue behind the one that waits."""
-    route = make_route(retry=Retry.steps("5s", mode="park"), lanes=1)
+    route = make_route(retry=Retry.steps("5s", mode="ordered"), lanes=1)
     made = Backlog()
     made.load([make_record(1, b"a", partition=3), make_record(2, None, partition=4)], 1, route.lane_key)
 

@@ -198,7 +198,7 @@ def test_a_record_that_is_tried_again_is_the_first_of_its_key():
 
 @pytest.mark.parametrize(
     ("mode", "calls", "deferred"),
-    [("topic", [[3, 4, 5]], [2]), ("park", [], [2, 3, 4, 5])],
+    [("unordered", [[3, 4, 5]], [2]), ("ordered", [], [2, 3, 4, 5])],
 )
 def test_after_a_deferred_record_its_key_goes_on_or_queues_behind_it(mode, calls, deferred):
     """As the ladder says; in both cases not before its copy is safe."""

@@ -29,7 +29,7 @@ def test_the_copies_that_another_one_found_are_added():
     records = [make_record(offset, partition=partition) for partition in (0, 3) for offset in (1, 2)]
 
     assert [(record.partition, record.offset) for record in copied.fresh(records)] == [(3, 2)]
-    assert (len(copied), copied.repeated, len(given), given.repeated) == (3, 3, 2, 0)
+    assert (len(copied), copied.already_copied, len(given), given.already_copied) == (3, 3, 2, 0)
     copied.add([copy_of(9)])
     assert not given.has(make_record(9))
 
@@ -41,7 +41,7 @@ def test_what_is_left_out_is_counted_where_it_was():
     given.fresh([make_record(2), make_record(2)])
     copied.merge(given)
 
-    assert (copied.repeated, given.repeated) == (1, 2)
+    assert (copied.already_copied, given.already_copied) == (1, 2)
 
 
 def test_a_copy_that_is_added_must_still_be_the_same():

@@ -24,7 +24,7 @@ BAD = ValueError("bad")
 class Room:
     """Copies with a sender that answers as told, and a list of all that happens."""
 
-    def __init__(self, *answers, mode="topic", step=0, **fields):
+    def __init__(self, *answers, mode="unordered", step=0, **fields):
         self.clock, self.sender, self.tally = FakeClock(), FakeSender(answers), Tally()
         self.route = make_route(retry=Retry.steps("5s", "1m", mode=mode), lanes=4, **fields).at_step("billing", step)
         self.outbox = Outbox(self.sender, self.tally)
@@ -152,7 +152,7 @@ def test_what_is_too_large_for_a_retry_topic_is_parked():
 
 def test_a_follower_that_is_too_large_is_parked_with_that_reason():
     """It has failed nothing itself."""
-    room = Room(TOO_LARGE, mode="park")
+    room = Room(TOO_LARGE, mode="ordered")
     room.copies.queue_behind([make_record(1)], 1, lambda: room.seen.append("then"))
     room.tick(2)
 
@@ -241,7 +241,7 @@ def test_what_no_client_takes_is_a_reference_in_any_case():
 
 def test_followers_have_no_error_and_keep_their_calls():
     """They were not called here."""
-    room = Room(mode="park", step=1)
+    room = Room(mode="ordered", step=1)
     record = make_record(1, topic=FIRST)
     record.before, record.attempt = 2, 3
     room.copies.queue_behind([record], 2, lambda: None)
@@ -251,9 +251,9 @@ def test_followers_have_no_error_and_keep_their_calls():
     assert "laneway-error-type" not in headers
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("park", [1]), ("topic", [1, 2, 3])])
+@pytest.mark.parametrize(("mode", "expected"), [("ordered", [1]), ("unordered", [1, 2, 3])])
 def test_copies_of_a_key_go_one_after_the_other_where_their_order_counts(mode, expected):
-    """In park mode the next one is sent when the one before is safe."""
+    """In ordered mode the next one is sent when the one before is safe."""
     room = Room(mode=mode)
     room.sender.is_silent = True
     room.send_all(*((make_record(offset), BAD, Defer(1)) for offset in (1, 2, 3)))
@@ -263,7 +263,7 @@ def test_copies_of_a_key_go_one_after_the_other_where_their_order_counts(mode, e
 
 def test_a_copy_that_is_repeated_is_not_overtaken():
     """The first one fails three times; the second waits all the while."""
-    room = Room(DOWN, DOWN, DOWN, mode="park")
+    room = Room(DOWN, DOWN, DOWN, mode="ordered")
     room.copies.queue_behind([make_record(1), make_record(2)], 1, lambda: room.seen.append("then"))
     for _ in range(20):
         room.tick()
@@ -275,7 +275,7 @@ def test_a_copy_that_is_repeated_is_not_overtaken():
 
 def test_other_keys_go_side_by_side():
     """The copies of one key wait for each other, never for those of another."""
-    room = Room(DOWN, None, None, None, None, mode="park")
+    room = Room(DOWN, None, None, None, None, mode="ordered")
     room.send_all((make_record(1, b"a"), BAD, Defer(1)), (make_record(2, b"a"), BAD, Park()), name="a")
     room.send_all((make_record(3, b"b"), BAD, Defer(1)), (make_record(4, b"b"), BAD, Park()), name="b")
     room.tick(3)
@@ -290,7 +290,7 @@ def test_other_keys_go_side_by_side():
 
 def test_a_parked_copy_in_between_keeps_the_order_too():
     """What is too large for the retry topic holds up those behind it until it is on the error topic."""
-    room = Room(TOO_LARGE, DOWN, mode="park")
+    room = Room(TOO_LARGE, DOWN, mode="ordered")
     room.copies.queue_behind([make_record(1), make_record(2)], 1, lambda: room.seen.append("then"))
     for _ in range(20):
         room.tick()

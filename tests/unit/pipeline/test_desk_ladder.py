@@ -23,7 +23,7 @@ class Floor:
         self.clock, self.sender = clock or FakeClock(), FakeSender(answers)
         self.backlog = Backlog() if backlog is None else backlog
         fields.setdefault("lanes", 4)
-        fields.setdefault("retry", Retry.steps("5s", "1m", mode="park"))
+        fields.setdefault("retry", Retry.steps("5s", "1m", mode="ordered"))
         self.route = make_route(function, **fields).at_step("billing", step)
         self.desk = Desk(
             self.route,
@@ -340,7 +340,7 @@ def test_a_copy_is_where_it_was_read_whatever_it_says():
 
 
 def test_without_order_nobody_waits():
-    """There is nothing to keep, so a ladder in park mode is one of topics."""
+    """There is nothing to keep, so a ladder in ordered mode is one of topics."""
     seen = []
     floor = Floor(failing(0, seen=seen), order="none")
     floor.run(make_record(0), make_record(1))
@@ -349,7 +349,7 @@ def test_without_order_nobody_waits():
     assert len(floor.backlog) == 0
 
 
-@pytest.mark.parametrize("mode", ["topic", "blocking"])
+@pytest.mark.parametrize("mode", ["unordered", "blocking"])
 def test_a_backlog_is_for_park_mode_only(mode):
     """In another mode a key goes on, whatever waits."""
     backlog, seen = Backlog(), []
@@ -397,7 +397,7 @@ def test_a_key_is_free_when_its_last_record_has_ended():
 def test_a_record_climbs_to_the_error_topic(attempts):
     """It gets its calls on each step, counts them in all, and the ones behind it come after it in their order."""
     seen = []
-    retry = Retry.steps("5s", "1m", mode="park", attempts=attempts, backoff="1ms")
+    retry = Retry.steps("5s", "1m", mode="ordered", attempts=attempts, backoff="1ms")
     tower = Tower(failing(0, seen=seen), retry=retry)
     tallies = tower.run(make_record(0, timestamp=77), make_record(1), make_record(2))
     calls = 3 * attempts
@@ -580,7 +580,7 @@ def test_a_member_that_waits_is_followed_by_the_later_ones_of_its_key():
 def test_a_member_that_was_to_be_tried_again_keeps_its_calls_when_it_goes_behind():
     """An earlier one of its key had used up its attempts in the meantime."""
     seen = []
-    retry = Retry.steps("5s", "1m", mode="park", attempts=2, backoff="1s", jitter=0)
+    retry = Retry.steps("5s", "1m", mode="ordered", attempts=2, backoff="1s", jitter=0)
     floor = Floor(marking({0: ("retry", 9), 1: ("retry", 9)}, seen), kind="batch", size=2, retry=retry)
     floor.desk.is_closing = True
     floor.desk.admit([make_record(0)])
@@ -596,7 +596,7 @@ def test_a_member_that_was_to_be_tried_again_keeps_its_calls_when_it_goes_behind
 def test_members_are_judged_by_their_calls_on_this_step():
     """Once, two with the same attempt shared a verdict, though one had made more of these calls on earlier steps."""
     seen = []
-    retry = Retry.steps("5s", "1m", mode="topic", attempts=2, backoff="1s", jitter=0)
+    retry = Retry.steps("5s", "1m", mode="unordered", attempts=2, backoff="1s", jitter=0)
 
     def handle(batch):
         seen.append([(record.origin.offset, record.attempt) for record in batch])
@@ -668,18 +668,18 @@ def test_a_record_comes_back_as_it_was():
 
     assert seen == [(("orders", 0, 42), began, 1, 2, FIRST)]
     assert tally.percentile(50) == pytest.approx(7_000, rel=0.05)
-    assert (tally.distrusted, tally.capped) == (0, 0)
+    assert (tally.invalid_headers, tally.early_due) == (0, 0)
 
 
 def test_a_record_with_headers_that_cannot_be_true_is_run_and_counted():
     """It gets the calls of this step and no more: then it is parked."""
     seen = []
-    floor = Floor(failing(1000, seen=seen), step=2, retry=Retry.steps("5s", "1m", mode="park", attempts=2))
+    floor = Floor(failing(1000, seen=seen), step=2, retry=Retry.steps("5s", "1m", mode="ordered", attempts=2))
     record = make_record(1000, topic=SECOND, headers=[("laneway-attempts", b"-7")])
     tally = floor.run(record)
 
     assert seen == [(1000, 5), (1000, 6)]
-    assert (tally.distrusted, tally.parked) == (1, 1)
+    assert (tally.invalid_headers, tally.parked) == (1, 1)
     assert floor.copies == [(ERROR, 1000)]
 
 
@@ -690,7 +690,7 @@ def test_a_record_that_is_run_before_its_time_is_counted(ahead, expected):
     record = waiting(0)
     record.timestamp = int(floor.clock.wall() * 1000) + ahead
 
-    assert expected == floor.run(record).capped
+    assert expected == floor.run(record).early_due
 
 
 def test_the_rows_of_a_table_climb_too():

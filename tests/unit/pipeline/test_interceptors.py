@@ -384,7 +384,7 @@ def test_dropping_thousands_of_one_key_needs_no_stack():
         kind="batch",
         size=5000,
         error=[lambda message, record, error: None],
-        retry=Retry.steps("1m", mode="park"),
+        retry=Retry.steps("1m", mode="ordered"),
         step=1,
         source="orders-at-first",
     )

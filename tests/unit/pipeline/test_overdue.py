@@ -17,7 +17,7 @@ FIRST = "orders.billing.retry.1"
 class Room:
     """A desk whose handler fails at the offsets given, and notes all its calls."""
 
-    def __init__(self, *failing, mode="topic", answers=()):
+    def __init__(self, *failing, mode="unordered", answers=()):
         self.calls = []
         self.clock, self.sender = FakeClock(), FakeSender(answers)
         route = make_route(self._handle, retry=Retry.steps("5s", "1m", mode=mode), lanes=4)
@@ -52,7 +52,7 @@ class Room:
         self.desk.tick()
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("topic", [0, 1]), ("park", [0])])
+@pytest.mark.parametrize(("mode", "expected"), [("unordered", [0, 1]), ("ordered", [0])])
 def test_a_key_goes_on_while_its_copy_is_on_its_way(mode, expected):
     """Where order does not hold anyway; the record is finished with its copy, and not before."""
     room = Room(0, mode=mode)

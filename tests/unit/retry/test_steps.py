@@ -13,10 +13,10 @@ from laneway.errors import CodecError, DeclarationError
 from laneway.retry import Defer, Park, TryAgain, judge
 
 SECOND = timedelta(seconds=1)
-MODES = ("blocking", "topic", "park")
+MODES = ("blocking", "unordered", "ordered")
 
 
-def ladder(mode="topic", attempts=1, delays=("5s", "1m")):
+def ladder(mode="unordered", attempts=1, delays=("5s", "1m")):
     return Retry.steps(*delays, mode=mode, attempts=attempts, backoff="1s", backoff_max="1m", jitter=0)
 
 
@@ -42,7 +42,7 @@ def test_steps_are_kept_as_durations(mode):
     assert retry == Retry(1, "100ms", "10s", 0.2, (5 * SECOND, 60 * SECOND), mode)
 
 
-@pytest.mark.parametrize(("mode", "hops"), [("blocking", 0), ("topic", 2), ("park", 2)])
+@pytest.mark.parametrize(("mode", "hops"), [("blocking", 0), ("unordered", 2), ("ordered", 2)])
 def test_only_steps_on_topics_are_hops(mode, hops):
     """A record that waits in place needs no topic."""
     assert hops == ladder(mode).hops
@@ -51,7 +51,7 @@ def test_only_steps_on_topics_are_hops(mode, hops):
 
 def test_topics_are_the_default():
     """A key that waits for minutes is worse than records out of order, unless one says so."""
-    assert Retry.steps("5s").mode == "topic"
+    assert Retry.steps("5s").mode == "unordered"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_topics_are_the_default():
         (lambda: Retry.steps("soon"), "Retry: 'soon' is not a duration"),
         (lambda: Retry.steps("5s", 5), "Retry: 5 has no unit"),
         (lambda: Retry.steps(-SECOND), "is negative; a duration is zero or more"),
-        (lambda: Retry.steps("5s", mode="later"), "Retry(mode='later'): use 'blocking', 'topic' or 'park'"),
+        (lambda: Retry.steps("5s", mode="later"), "Retry(mode='later'): use 'blocking', 'unordered' or 'ordered'"),
         (lambda: Retry.steps("5s", attempts=0), "attempts counts the first call, so it is 1 or more"),
         (lambda: Retry.steps(*["1s"] * 21), "Retry: 21 steps; 20 are the most"),
     ],
@@ -86,14 +86,14 @@ def again(*seconds):
 @pytest.mark.parametrize(
     ("mode", "attempts", "expected"),
     [
-        ("topic", 1, [Defer(1), Defer(2), Park()]),
-        ("park", 1, [Defer(1), Defer(2), Park()]),
+        ("unordered", 1, [Defer(1), Defer(2), Park()]),
+        ("ordered", 1, [Defer(1), Defer(2), Park()]),
         ("blocking", 1, [*again(5, 60), Park()]),
-        ("topic", 2, [*again(1), Defer(1), *again(1), Defer(2), *again(1), Park()]),
-        ("park", 2, [*again(1), Defer(1), *again(1), Defer(2), *again(1), Park()]),
+        ("unordered", 2, [*again(1), Defer(1), *again(1), Defer(2), *again(1), Park()]),
+        ("ordered", 2, [*again(1), Defer(1), *again(1), Defer(2), *again(1), Park()]),
         ("blocking", 2, [*again(1, 5, 1, 60, 1), Park()]),
-        ("topic", 3, [*again(1, 2), Defer(1), *again(1, 2), Defer(2), *again(1, 2), Park()]),
-        ("park", 3, [*again(1, 2), Defer(1), *again(1, 2), Defer(2), *again(1, 2), Park()]),
+        ("unordered", 3, [*again(1, 2), Defer(1), *again(1, 2), Defer(2), *again(1, 2), Park()]),
+        ("ordered", 3, [*again(1, 2), Defer(1), *again(1, 2), Defer(2), *again(1, 2), Park()]),
         ("blocking", 3, [*again(1, 2, 5, 1, 2, 60, 1, 2), Park()]),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_record_that_asks_for_delays_never_waits_less_and_never_has_more_calls
         ("1ms", 1, 2, Park()),
     ],
 )
-@pytest.mark.parametrize("mode", ["topic", "park"])
+@pytest.mark.parametrize("mode", ["unordered", "ordered"])
 def test_a_step_waits_as_long_as_is_asked_for(mode, asked, attempt, step, expected):
     """Once, the delay was dropped. What no step left waits for is waited for in place, instead of the next step."""
     assert judge(RetryAfter(asked), attempt, ladder(mode), step) == expected
@@ -177,10 +177,10 @@ def test_what_cannot_be_helped_is_parked_from_any_step(mode, error, step):
 @pytest.mark.parametrize(
     ("mode", "attempts", "attempt", "step", "expected"),
     [
-        ("topic", 2, 1, 0, TryAgain(7 * SECOND)),
-        ("topic", 2, 2, 0, Defer(2)),
-        ("park", 2, 2, 1, Defer(2)),
-        ("park", 2, 2, 2, Park()),
+        ("unordered", 2, 1, 0, TryAgain(7 * SECOND)),
+        ("unordered", 2, 2, 0, Defer(2)),
+        ("ordered", 2, 2, 1, Defer(2)),
+        ("ordered", 2, 2, 2, Park()),
         ("blocking", 1, 1, 0, TryAgain(7 * SECOND)),
         ("blocking", 1, 3, 0, Park()),
     ],

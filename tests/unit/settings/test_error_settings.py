@@ -22,10 +22,10 @@ def written(tmp_path):
 
 def test_all_of_it_can_be_written(written):
     """What is not written is as the code declares it."""
-    text = '    cron: "*/15  8-18 * * mon-fri"\n    max_errors: 3\n    stop_when_new: 90s\n    action: Shovel\n'
+    text = '    cron: "*/15  8-18 * * mon-fri"\n    max_errors: 3\n    stop_when_new: 90s\n    action: Replay\n'
     errors = load(written(text)).errors
     assert (errors.cron, errors.max_errors) == ("*/15 8-18 * * mon-fri", 3)
-    assert (errors.stop_when_new, errors.action) == (timedelta(seconds=90), "shovel")
+    assert (errors.stop_when_new, errors.action) == (timedelta(seconds=90), "replay")
     assert (errors.enabled, errors.stop_when_idle) == (None, None)
 
 

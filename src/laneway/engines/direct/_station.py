@@ -271,7 +271,7 @@ class Station:
         now = Tally()
         now.add(tally)
         now.latency = dict(tally.latency)
-        now.repeated += self.desk.copied.repeated
+        now.already_copied += self.desk.copied.already_copied
         news = now.since(self._told)
         news.first = first or (self._asked if news.finished else 0.0)
         news.lanes_busy = self._lanes_busy()

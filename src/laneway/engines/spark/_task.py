@@ -62,7 +62,7 @@ def run_share(stream: Stream, share: Share) -> Tally:
         reader.close()
     worker.host.paces[stream.app, route.name] = desk.pace
     tally = desk.close()
-    tally.gaps, tally.lost, tally.repeated = reader.gaps, reader.lost, copied.repeated
+    tally.gaps, tally.lost, tally.already_copied = reader.gaps, reader.lost, copied.already_copied
     return tally
 
 

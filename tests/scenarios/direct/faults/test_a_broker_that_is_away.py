@@ -90,7 +90,7 @@ def test_a_broker_that_goes_and_comes(own: broker.Running, scene: DirectFaultSce
     assert share < 0.1
 
 
-@pytest.mark.parametrize("mode", ["topic", "park"])
+@pytest.mark.parametrize("mode", ["unordered", "ordered"])
 def test_a_broker_that_goes_while_copies_are_written(own: broker.Running, scene: DirectFaultScene, mode: str) -> None:
     """Every record ends once, as handled or parked, and waiting for copies does not spin."""
     values = [b"9" if number % 7 == 0 else b"1" if number % 5 == 0 else b"0" for number in range(1_000)]

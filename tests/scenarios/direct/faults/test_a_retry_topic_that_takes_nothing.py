@@ -33,7 +33,7 @@ def test_a_late_copy_holds_its_key_and_no_other(tmp_path: Path) -> None:
         scene.create(scene.topic)
         scene.create(scene.retry(), min_insync_replicas=3)
         cluster.nodes[2].stop()
-        retry = Retry.steps("1s", mode="topic")
+        retry = Retry.steps("1s", mode="unordered")
         worker = EngineThread(scene, call, lambda app, topic: app.handler(topic, lanes=4, retry=retry))
         try:
             scene.produce_rows([(b"a", b"bad"), (b"a", b"beside")])

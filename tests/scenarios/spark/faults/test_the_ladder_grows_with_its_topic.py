@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 def test_growth_from_three_to_five(scene: FaultScene) -> None:
     """Retry topics grow with their source; records of new partitions climb the ladder, and a key's order holds."""
-    run = scene.begin(steps="2s,1s", mode="park")
+    run = scene.begin(steps="2s,1s", mode="ordered")
     scene.produce_failing([9] * 10)  # so that the workers' producers know the retry topic as it was
     scene.until(lambda: sum(scene.ends(scene.retry()).values()) == 10)
     scene.admin.grow(scene.topic, 5)
