@@ -63,7 +63,7 @@ class Copies:
         joined: Callable[[Record[Any], int], None],
         turned_back: Callable[[Record[Any], int], None],
     ) -> None:
-        self._route = route
+        self.route = route
         self._app = app if route.rerun is None else route.rerun.app
         self._outbox = outbox
         self.overdue = overdue
@@ -256,7 +256,7 @@ class Copies:
     def deferred_headers(self, record: Record[Any], failure: Failure | None, step: int, now: int) -> Headers:
         """The headers of a copy for a retry topic."""
         due = now + self._delays[step - 1]
-        return deferred_headers(record, failure, app=self._app, handler=self._route.name, step=step, due=due)
+        return deferred_headers(record, failure, app=self._app, handler=self.route.name, step=step, due=due)
 
     def _censored(
         self, censor: Censor, record: Record[Any], failure: Failure, error: Exception, reduced: Reduction
@@ -265,7 +265,7 @@ class Copies:
         return censor.passed(self._parked(record, failure, reduced), record, error)
 
     def _parked(self, record: Record[Any], failure: Failure, reduced: Reduction) -> Posted:
-        route, now, value = self._route, int(self._clock.wall() * 1000), None if reduced == "value" else record.raw
+        route, now, value = self.route, int(self._clock.wall() * 1000), None if reduced == "value" else record.raw
         headers = parked_headers(
             record, failure, app=self._app, handler=route.name, now=now, reduced=reduced, style=route.error_headers
         )
