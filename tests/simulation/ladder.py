@@ -466,6 +466,8 @@ class LadderSchedule:
         for _, _, error in result.members:
             if isinstance(error, Flaw):
                 raise error
+        if self.mode == "ordered" and self.kind == "batch":
+            self._keep_in_order([self._entry(step, record) for queue in turn for record in queue.work()])
         return result
 
     def _note_mates(self, step, turn):
@@ -552,6 +554,24 @@ class LadderSchedule:
         if tries < self.attempts or pause is not None:
             pause = self.backoff * 2 ** (tries - 1) if pause is None else pause
             self.life.due[entry] = self.clock.now + pause - 1e-9
+
+    def _keep_in_order(self, entries):
+        """Of the members of a batch no later one of a key goes higher than an earlier one, or past one that waits."""
+        life, waits, highest = self.life, {}, {}
+        keyed = [entry for entry in entries if self._key(entry) is not None]
+        failed = [entry for entry in keyed if life.fate.get(entry) is None or life.target.get(entry)]
+        for entry in failed:
+            key = self._key(entry)
+            if life.fate.get(entry) is None:
+                waits[key] = life.due[entry]
+            elif key in waits:
+                delay = self.delays[life.target.pop(entry) - 1] if self.plan[entry.origin].kind == "again" else 0
+                del life.fate[entry]
+                life.due[entry] = max(waits[key], self.clock.now + delay - 1e-9)
+        for entry in reversed(failed):
+            if life.target.get(entry):
+                highest[self._key(entry)] = max(highest.get(self._key(entry), 0), life.target[entry])
+                life.target[entry] = highest[self._key(entry)]
 
     def _leaves(self, entry, following, asked):
         """Whether a record without tries left goes on to a step that waits as long as it asks, or is parked."""

@@ -183,7 +183,7 @@ def test_a_step_that_is_left_out_is_found(monkeypatch):
     job = Copies._job
 
     def hurried(self, record, error, verdict):
-        if isinstance(verdict, Defer) and verdict.step < self._route.retry.hops:
+        if isinstance(verdict, Defer) and verdict.step < self.route.retry.hops:
             verdict = Defer(verdict.step + 1)
         return job(self, record, error, verdict)
 

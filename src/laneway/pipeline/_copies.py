@@ -64,7 +64,7 @@ class Copies:
         joined: Callable[[Record[Any], int], None],
         turned_back: Callable[[Record[Any], int], None],
     ) -> None:
-        self._route = route
+        self.route = route
         self._app = app if route.rerun is None else route.rerun.app
         self._outbox = outbox
         self.overdue = overdue
@@ -267,7 +267,7 @@ class Copies:
     def deferred_headers(self, record: Record[Any], failure: Failure | None, step: int, now: int) -> Headers:
         """The headers of a copy for a retry topic."""
         due = now + self._delays[step - 1]
-        return deferred_headers(record, failure, app=self._app, handler=self._route.name, step=step, due=due)
+        return deferred_headers(record, failure, app=self._app, handler=self.route.name, step=step, due=due)
 
     def _censored(
         self,
@@ -282,7 +282,7 @@ class Copies:
 
     def _parked(self, record: Record[Any], failure: Failure, reduced: Reduction) -> Posted:
         route, now, value = (
-            self._route,
+            self.route,
             int(self._clock.wall() * 1000),
             None if isinstance(reduced, int) else record.raw,
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway.retry import TryAgain
+from laneway.errors import RetryAfter
+from laneway.retry import Defer, TryAgain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from laneway.lanes import KeyQueue, Scheduler
     from laneway.pipeline._copies import Copies
     from laneway.pipeline._result import Result
-    from laneway.retry import Defer, Park, Verdict
+    from laneway.retry import Park, Verdict
 
 __all__ = ["Members"]
+
+_Judged = tuple["Record[Any]", Exception, "Verdict"]
 
 
 class Members:
@@ -75,12 +78,14 @@ class Members:
         until, older, back = now, result.older, result.back
         again: set[int] = set()
         copied: list[tuple[Record[Any], Exception, Defer | Park]] = []
+        judged: list[_Judged] = []
         for record, error in failed:
             # One verdict for the same error and calls: a random pause each would tear the batch apart.
             name = (id(error), record.attempt - record.before)
             if name not in verdicts:
                 verdicts[name] = self._judge(record, error)
-            verdict = verdicts[name]
+            judged.append((record, error, verdicts[name]))
+        for record, error, verdict in self._in_order(judged) if self._copies.route.parks_behind else judged:
             if isinstance(verdict, TryAgain):
                 self._again(record, error, verdict)
                 until = max(until, now + verdict.pause.total_seconds())
@@ -102,3 +107,28 @@ class Members:
             self._supersede([old for new in gone for old in older.get(id(new), ())])
 
         self._copies.send_all(copied, settle)
+
+    def _in_order(self, judged: list[_Judged]) -> list[_Judged]:
+        """Keep the order of a key whose later records queue behind earlier ones, when their handler asks for delays.
+
+        No record may go to a higher step than an earlier one of its partition, or to any step while an earlier one
+        waits in place: it would be called before it. So the earlier one goes as high, or the later one waits too.
+        """
+        waits: dict[int, TryAgain] = {}
+        highest: dict[int, int] = {}
+        for at, (record, error, verdict) in enumerate(judged):
+            earlier = waits.get(record.partition)
+            if isinstance(verdict, TryAgain):
+                waits[record.partition] = verdict
+            elif isinstance(verdict, Defer) and earlier is not None:
+                asked = (
+                    self._copies.route.retry.delays[verdict.step - 1]
+                    if isinstance(error, RetryAfter)
+                    else earlier.pause
+                )
+                judged[at] = (record, error, TryAgain(max(earlier.pause, asked)))
+        for at, (record, error, verdict) in reversed(list(enumerate(judged))):
+            if isinstance(verdict, Defer):
+                step = highest[record.partition] = max(verdict.step, highest.get(record.partition, 0))
+                judged[at] = (record, error, Defer(step))
+        return judged
