@@ -38,8 +38,7 @@ class App(Substitutes):
         retry_topic: pattern of the retry topics' names, with ``{step}`` too.
         error_headers: whose header names parked copies carry besides laneway's own: ``spring`` for tools of Spring
             Kafka, ``connect`` for those of Kafka Connect.
-        oversize: what becomes of a copy that does not fit on the error topic: ``wait`` until it does, with its key, or
-            go as a ``reference``, without the value.
+        oversize: a copy that does not fit on the error topic has to ``wait``, or goes as a ``reference`` without value.
         errors: when parked records are taken up again; only by hand by default.
 
     Example:
@@ -126,9 +125,8 @@ class App(Substitutes):
             acknowledge: ``manual`` gives the function an `Ack` as its second argument: the record is finished when that
                 is told so, and not when the function returns.
             processes: run the function in so many processes of its own, for work that computes: a time limit then
-                really stops a call. They take the place of the lanes. On the direct engine the function and what it
-                uses are imported there, so it stands in a module. On Spark each Python worker process of an executor
-                has so many of them, which live as long as the worker does; setup hooks run in each of them, too.
+                really stops a call. They take the place of the lanes; setup hooks run in each. On direct the function
+                is imported there, so it stands in a module. On Spark each Python worker has so many.
         """
         return self._declare(
             topic=topic,
@@ -164,9 +162,8 @@ class App(Substitutes):
         Args:
             topic: what to read.
             size: most records in a batch.
-            within: how long a record may wait for its batch to fill. On the direct engine a batch that is not full is
-                called after that time. On Spark it is called at once when the records of its micro-batch are all read,
-                and on the fake when the topic is read to its end: neither waits for records that are not written yet.
+            within: how long a record may wait for its batch to fill. On Spark a batch is also called when all records
+                of its micro-batch are read, and on the fake when the topic is read to its end.
             lanes: how many batches per partition may be in work at once.
             retry: what to do when the function raises; the whole batch is tried again or parked.
             timeout: time limit of one call, as for `handler`.

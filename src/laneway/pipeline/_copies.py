@@ -141,11 +141,11 @@ class Copies:
     @property
     def waits(self) -> bool:
         """Whether a copy that does not fit waits until it does."""
-        return self._route.oversize == "wait"
+        return self.route.oversize == "wait"
 
     def headers_size(self, record: Record[Any]) -> int:
         """Bytes of the headers of its own that a copy of a record has."""
-        return own_size(record, self._route.error_headers)
+        return own_size(record, self.route.error_headers)
 
     def parked(
         self, record: Record[Any], failure: Failure, topic: str, then: Callable[[], None], *, is_reduced: bool
