@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))  # the scene of the tests runs and watches the workers
 
-from laneway import broker
+from laneway.devkit import broker
 from support.direct_scene import DirectScene
 
 if TYPE_CHECKING:
-    from laneway.history import Event
+    from laneway.devkit.history import Event
 
 _QUICK = {
     "classic": {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from laneway.lanes import Ledger, Scheduler
+from laneway._core.ledger import Ledger
+from laneway._core.scheduler import Scheduler
 
 RECORDS, KEYS, PARTITIONS, FETCH = 400_000, 10_000, 8, 2_000
 

@@ -34,12 +34,12 @@ import figures
 from machine import machine, tempo
 
 from laneway import App, Retry, SparkEngine, Topic
-from laneway._life import State
-from laneway.bench._produce import fill
-from laneway.bench._usage import Usage
-from laneway.broker import FULL_SPEED, ephemeral
-from laneway.instrumentation import Tally
-from laneway.kafka import Admin, produce_many
+from laneway._kafka import Admin, produce_many
+from laneway._runtime.lifecycle import State
+from laneway.devkit.bench._produce import fill
+from laneway.devkit.bench._usage import Usage
+from laneway.devkit.broker import FULL_SPEED, ephemeral
+from laneway.observe import Tally
 from laneway.settings import load
 
 PARTITIONS, KEYS, LANES, WARM = 15, 10_000, 20, 100_000

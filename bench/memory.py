@@ -16,9 +16,9 @@ from pathlib import Path
 
 import psutil
 
-from laneway.bench._produce import fill
-from laneway.broker import FULL_SPEED, ephemeral
-from laneway.kafka import Admin
+from laneway._kafka import Admin
+from laneway.devkit.bench._produce import fill
+from laneway.devkit.broker import FULL_SPEED, ephemeral
 
 APP = """
 import os, time
@@ -40,7 +40,7 @@ def workers(root: psutil.Process) -> dict[int, float]:
     found = {}
     for child in root.children(recursive=True):
         try:
-            if "laneway.engines.spark._daemon" in child.cmdline():  # as an argument of its own: not the JVM
+            if "laneway._engines.spark.daemon" in child.cmdline():  # as an argument of its own: not the JVM
                 found[child.pid] = child.memory_info().rss / 1e6
         except psutil.Error:
             continue

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from laneway import App, DirectEngine, Record, Reject, Retry, Topic
+from laneway.devkit.history import OwnershipRecorder, Recorder
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
-from laneway.history import OwnershipRecorder, Recorder
 from laneway.settings import load
 
 history = Path(os.environ["SOAK_HISTORY"])

@@ -10,7 +10,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from laneway.kafka import Admin, produce_many
+from laneway._kafka import Admin, produce_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable

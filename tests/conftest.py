@@ -57,7 +57,7 @@ def pytest_configure_node(node: Any) -> None:
     if "not broker" in node.config.option.markexpr:
         return
     if _BROKER not in node.config.stash:
-        from laneway import broker
+        from laneway.devkit import broker
 
         stack = ExitStack()
         node.config.stash[_BROKER] = (stack, stack.enter_context(broker.ephemeral()).bootstrap)
@@ -93,8 +93,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A real broker that lives as long as the test run."""
     from confluent_kafka import Producer
 
-    from laneway import broker
-    from laneway.kafka import Admin
+    from laneway._kafka import Admin
+    from laneway.devkit import broker
     from support.contract import Cluster
 
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session that engines reuse, because starting one costs seconds."""
-    from laneway.engines.spark._session import open_session, session_conf
+    from laneway._engines.spark.session import open_session, session_conf
 
     folder = tmp_path_factory.mktemp("spark")
     conf = session_conf("local", str(folder), ui=False, extra={"spark.sql.warehouse.dir": str(folder)})

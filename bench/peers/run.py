@@ -27,14 +27,14 @@ from sheet import OtherFactsError, Sheet, machine
 from topics import Topics
 from trial import Trial
 
-from laneway.broker import FULL_SPEED, ephemeral
+from laneway.devkit.broker import FULL_SPEED, ephemeral
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topics import Contents
 
-    from laneway.broker import Running
+    from laneway.devkit.broker import Running
 
 RESULTS, TRIED = HERE.parent / "results", HOME / "tried"
 SHOWN = (

@@ -13,9 +13,9 @@ from catalogue import KEYS
 from confluent_kafka import Consumer, TopicPartition
 from notes import PARTITIONS
 
-from laneway.bench._produce import fill
-from laneway.bench._workloads import VALUE_SIZE
-from laneway.kafka import Admin, produce_many
+from laneway._kafka import Admin, produce_many
+from laneway.devkit.bench._produce import fill
+from laneway.devkit.bench._workloads import VALUE_SIZE
 
 if TYPE_CHECKING:
     from array import array

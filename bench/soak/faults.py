@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from laneway.broker import Node
+    from laneway.devkit.broker import Node
     from soak.crew import Crew, Worker
     from soak.stage import Stage
 

@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laneway.history import Allowance, check, check_ownership, read_history, read_ownership
-from laneway.retry import error_topic_name
+from laneway._declare.topic_names import error_topic_name
+from laneway.devkit.history import Allowance, check, check_ownership, read_history, read_ownership
 from soak.offsets import everything, logged_commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laneway.history import Event, LoggedCommit, Ownership, OwnershipVerdict
+    from laneway.devkit.history import Event, LoggedCommit, Ownership, OwnershipVerdict
     from soak.crew import Crew
     from soak.faults import Chaos
     from soak.load import Load

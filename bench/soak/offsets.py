@@ -8,14 +8,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from laneway._kafka import AssignedConsumer, GroupOffsets, OffsetRange
+from laneway.devkit.history import LoggedCommit
 from laneway.errors import LanewayError
-from laneway.history import LoggedCommit
-from laneway.kafka import GroupOffsets, Range, RangeReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from laneway.kafka import Admin
+    from laneway._kafka import Admin
     from soak.stage import Stage
 
 __all__ = ["Clock", "Watch", "everything", "logged_commits"]
@@ -97,8 +97,8 @@ def everything(stage: Stage, topic: str) -> list[tuple[bytes | None, bytes | Non
     admin: Admin = stage.admin
     ends = stage.ends(topic)
     starts = admin.starts(topic, list(ends))
-    reader = RangeReader(stage.options)
-    reader.open([Range(topic, partition, starts[partition], end) for partition, end in ends.items()])
+    reader = AssignedConsumer(stage.options)
+    reader.open([OffsetRange(topic, partition, starts[partition], end) for partition, end in ends.items()])
     found = []
     deadline = time.monotonic() + _READ_LIMIT
     while not reader.is_exhausted:

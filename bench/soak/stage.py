@@ -6,15 +6,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laneway.broker import ephemeral
+from laneway._kafka import Admin
+from laneway.devkit.broker import ephemeral
 from laneway.errors import AdminError
-from laneway.kafka import Admin
 from support.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laneway.broker import Node, Running
+    from laneway.devkit.broker import Node, Running
 
 __all__ = ["Stage", "set_up"]
 

@@ -1,16 +1,17 @@
 """Process Kafka topics with more parallelism than they have partitions, in key order, on Spark or in-process."""
 
-from laneway._app import App
-from laneway._error_consumer import ErrorConsumer
-from laneway._grouping import GroupedBy, Grouping
-from laneway._health import Health, Level, Stall
-from laneway._order import by_field, by_header
-from laneway._record import Batch, Message, Record, Topic
-from laneway._route import Buffer
+from laneway._core.acks import Ack
+from laneway._declare.app import App
+from laneway._declare.breaker import Breaker
+from laneway._declare.error_consumer import ErrorConsumer
+from laneway._declare.grouping import GroupedBy, Grouping
+from laneway._declare.handler import Buffer
+from laneway._declare.health import Health, Level, Stall
+from laneway._declare.ordering import by_field, by_header
+from laneway._declare.record import Batch, Message, Record, Topic
+from laneway._declare.retry import Retry
 from laneway.codecs import Codec, Json, Raw, Text
 from laneway.errors import LanewayError, Reject, RetryAfter, Skip
-from laneway.pipeline import Ack
-from laneway.retry import Breaker, Retry
 
 __all__ = [
     "Ack",
@@ -46,11 +47,11 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Engines load on first use, because Spark is heavy and most imports of laneway never run one."""
     if name == "SparkEngine":
-        from laneway.engines.spark import SparkEngine
+        from laneway._engines.spark import SparkEngine
 
         return SparkEngine
     if name == "DirectEngine":
-        from laneway.engines.direct import DirectEngine
+        from laneway._engines.direct import DirectEngine
 
         return DirectEngine
     if name == "__version__":

@@ -182,3 +182,12 @@ class Unacknowledged(Exception):  # noqa: N818 - a signal, not an error
     def __init__(self, ack: object) -> None:
         super().__init__("waits to be acknowledged")
         self.ack = ack
+
+
+def text_of(error: BaseException) -> str:
+    """The text of any exception, fit to be written anywhere: an error that breaks its own report would end the run."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - __str__ is user code too
+        return "<no text: its __str__ failed>"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -15,7 +15,7 @@ Example:
 
 from __future__ import annotations
 
-from laneway.instrumentation import (
+from laneway.observe import (
     BatchHandled,
     BreakerClosed,
     BreakerOpened,

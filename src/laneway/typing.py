@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laneway._app import App
-    from laneway._record import Headers, Record
-    from laneway.instrumentation import Tally
+    from laneway._declare.app import App
+    from laneway._declare.record import Headers, Record
+    from laneway.observe import Tally
 
 __all__ = ["Engine", "Outcome", "Sender", "Source"]
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from laneway import Json, Reject, Retry, RetryAfter, Skip
-from laneway.retry import ERROR_HEADERS
+from laneway._core.headers import ERROR_HEADERS
 from support.contract import Row
 from support.contract_recorder import overlaps
 

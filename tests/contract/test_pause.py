@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laneway._life import State
+from laneway._runtime.lifecycle import State
 from support.contract import Row
 from support.waiting import eventually
 

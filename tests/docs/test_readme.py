@@ -52,7 +52,7 @@ def test_make_targets_exist():
 @pytest.mark.slow
 def test_the_commands_do_what_the_readme_says(tmp_path):
     """A newcomer's session, in an empty folder, from the first command to the last."""
-    from laneway.broker import home_directory, is_free
+    from laneway.devkit.broker import home_directory, is_free
 
     for block in BLOCKS:
         if block["file"]:

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from laneway.pipeline import Backlog
+from laneway._core.deferred_keys import DeferredKeys
 from support.core import make_record
 
 KEYS = st.sampled_from([b"", b"a", b"b", 0, ("a",)])
@@ -20,7 +20,7 @@ class BacklogMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.backlog = Backlog()
+        self.backlog = DeferredKeys()
         self.waiting = []
         self.oldest = {}
 
@@ -35,7 +35,7 @@ class BacklogMachine(RuleBasedStateMachine):
 
     @rule(copies=COPIES, step=STEPS, more=COPIES, is_repeated=st.booleans())
     def merge(self, copies, step, more, is_repeated):
-        other = Backlog()
+        other = DeferredKeys()
         self._load(other, copies, step, is_repeated)
         self._load(other, more, step % 4 + 1, is_repeated)
         self.backlog.merge(other)

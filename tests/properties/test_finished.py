@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from laneway.lanes import MOST, decode_finished, encode_finished, readable_to
+from laneway._core.finished_map import MOST, decode_finished, encode_finished, readable_to
 
 STARTS = st.sampled_from([0, 1, 7, 1_000_000, 2**53 + 1])
 

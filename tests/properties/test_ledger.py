@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from laneway.lanes import Ledger
+from laneway._core.ledger import Ledger
 
 PARTITIONS = st.sampled_from([0, 1, 7])
 

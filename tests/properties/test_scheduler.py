@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from laneway.lanes import Scheduler
+from laneway._core.scheduler import Scheduler
 
 KEYS = st.sampled_from([None, None, b"", b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"])
 

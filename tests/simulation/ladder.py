@@ -22,11 +22,14 @@ from functools import partial
 from random import Random
 
 from laneway import Message, Topic
-from laneway._record import Record
-from laneway._route import Buffer, Route
+from laneway._core.call import Call
+from laneway._core.copy_index import CopyIndex
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._core.desk import Desk
+from laneway._declare.handler import Buffer, HandlerSpec
+from laneway._declare.record import Record
+from laneway._declare.retry import Retry
 from laneway.errors import CodecError, MessageTooLargeError, ProduceError, Reject, RetryAfter, Skip
-from laneway.pipeline import Backlog, Call, Copied, Desk
-from laneway.retry import Retry
 from simulation.parts import Codec, Flaw, Odd, WatchedLedger
 from support.core import FakeClock
 
@@ -190,7 +193,7 @@ class LadderSchedule:
         self.refuses_traces = rng.random() < 0.3
         self.crashes = rng.choice((0, 0, 1, 2, 5))
         self.is_without_crash = not self.crashes
-        self.route = Route(
+        self.route = HandlerSpec(
             "handle",
             Topic("in", Codec()),
             print,
@@ -260,13 +263,13 @@ class LadderSchedule:
         """Begin at the committed offsets, with nothing in memory but what the topics tell."""
         self.life = _Life()
         self.copied = [self._copies_of(step) for step in range(self.hops + 1)]
-        shared = Backlog()
+        shared = DeferredKeys()
         self._load(shared, 0)
         self.desks, self.senders, self.until = [], [], {}
         for step in range(self.hops + 1):
             backlog = shared
             if self.is_in_rounds:
-                backlog = Backlog()
+                backlog = DeferredKeys()
                 self._load(backlog, step)
             sender = _Sender(self, step)
             desk = Desk(
@@ -299,7 +302,7 @@ class LadderSchedule:
 
     def _copies_of(self, step):
         """As the engines do it: copies of what is not committed, on higher steps and on the error topic."""
-        copied = Copied("in")
+        copied = CopyIndex("in")
         if self.knows_copies:
             for higher in range(step + 1, self.hops + 1):
                 copied.add(list(self._unfinished(higher)))

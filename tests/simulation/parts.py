@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from laneway._core.ledger import Ledger
 from laneway.errors import CodecError
-from laneway.lanes import Ledger
 
 __all__ = ["Codec", "Flaw", "Odd", "WatchedLedger"]
 

@@ -12,11 +12,13 @@ from datetime import timedelta
 from random import Random
 
 from laneway import Batch, Message, Topic
-from laneway._record import Record
-from laneway._route import Buffer, Route
+from laneway._core.call import Call
+from laneway._core.desk import Desk
+from laneway._core.result import Result
+from laneway._declare.handler import Buffer, HandlerSpec
+from laneway._declare.record import Record
+from laneway._declare.retry import Retry
 from laneway.errors import CodecError, MessageTooLargeError, ProduceError, Reject, RetryAfter, Skip
-from laneway.pipeline import Call, Desk, Result
-from laneway.retry import Retry
 from simulation.ladder import LadderSchedule
 from simulation.parts import Codec, Flaw, Odd, WatchedLedger
 from support.core import FakeClock
@@ -91,7 +93,7 @@ class Simulation:
         self.most_size = rng.choice((40, 10_000))
         self.lanes = rng.randint(2, 6)
         self.strict = rng.choice((1, 2)) if not self.is_batch and rng.random() < 0.25 else None
-        self.route = Route(
+        self.route = HandlerSpec(
             "handle",
             Topic("in", Codec()),
             self._handle_batch if self.is_batch else self._handle,

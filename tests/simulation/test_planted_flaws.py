@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from laneway._core import desk as _desk
+from laneway._core.call import Call
+from laneway._core.copies import Copies
+from laneway._core.desk import Desk
+from laneway._core.ledger import Ledger
+from laneway._core.members import Members
+from laneway._core.outbox import Letter, Outbox
+from laneway._core.replies import Replies
+from laneway._core.scheduler import KeyQueue, Scheduler
+from laneway._declare.retry import Park, judge
 from laneway.errors import CodecError, Reject
-from laneway.lanes import KeyQueue, Ledger, Scheduler
-from laneway.pipeline import Call, Desk, Outbox, _desk
-from laneway.pipeline._copies import Copies
-from laneway.pipeline._members import Members
-from laneway.pipeline._outbox import Letter
-from laneway.pipeline._replies import Replies
-from laneway.retry import Park, judge
 from simulation.simulator import simulate
 
 SEEDS = 400

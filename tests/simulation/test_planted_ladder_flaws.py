@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from laneway.pipeline import Backlog, _copies, _ladder
-from laneway.pipeline._copies import Copies
-from laneway.pipeline._ladder import Ladder
-from laneway.pipeline._overdue import Overdue
-from laneway.retry import Defer, deferred_headers
+from laneway._core import copies as _copies
+from laneway._core import ladder as _ladder
+from laneway._core.copies import Copies
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._core.headers import deferred_headers
+from laneway._core.ladder import Ladder
+from laneway._core.overdue import Overdue
+from laneway._declare.retry import Defer
 from simulation.simulator import LADDERS, simulate
 
 SCHEDULES = 400
@@ -27,7 +30,7 @@ def finds(text, schedules=SCHEDULES):
 
 def test_a_backlog_that_is_not_loaded_is_found(monkeypatch):
     """After a crash the topics alone tell which keys wait."""
-    monkeypatch.setattr(Backlog, "load", lambda self, records, step, key_of: None)
+    monkeypatch.setattr(DeferredKeys, "load", lambda self, records, step, key_of: None)
     finds("is called before")
 
 
@@ -65,7 +68,7 @@ def test_a_key_that_leaves_too_early_is_found(monkeypatch):
 
 def test_a_key_that_never_leaves_is_found(monkeypatch):
     """It would take the long way for ever."""
-    monkeypatch.setattr(Backlog, "left", lambda self, partition, key, step: None)
+    monkeypatch.setattr(DeferredKeys, "left", lambda self, partition, key, step: None)
     finds("keys wait on retry topics for records that are not there")
 
 
@@ -82,7 +85,7 @@ def test_a_place_behind_the_highest_step_is_found(monkeypatch):
         steps = self._steps.get(partition, {}).get(key, ())
         return max((found for found in steps if found > step), default=None)
 
-    monkeypatch.setattr(Backlog, "behind", highest)
+    monkeypatch.setattr(DeferredKeys, "behind", highest)
     finds("is called before")
 
 
@@ -132,8 +135,8 @@ def test_a_queue_that_is_judged_by_its_first_record_is_found(monkeypatch):
 
 def test_a_key_that_joins_in_another_partition_is_found(monkeypatch):
     """It waits where its record was read; elsewhere it would hold up nobody, and never leave."""
-    joined = Backlog.joined
-    monkeypatch.setattr(Backlog, "joined", lambda self, partition, *rest: joined(self, 1 - partition, *rest))
+    joined = DeferredKeys.joined
+    monkeypatch.setattr(DeferredKeys, "joined", lambda self, partition, *rest: joined(self, 1 - partition, *rest))
     finds("is called before")
     finds("keys wait on retry topics for records that are not there")
 

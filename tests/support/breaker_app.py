@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway import App, Breaker, Record, Topic
-from laneway.history import Recorder
+from laneway.devkit.history import Recorder
 
 __all__ = ["app", "handle"]
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laneway import Codec, Record
-    from laneway._record import Headers
-    from laneway.instrumentation import Tally
-    from laneway.kafka import Admin
+    from laneway._declare.record import Headers
+    from laneway._kafka import Admin
+    from laneway.observe import Tally
     from laneway.settings import Settings
 
 __all__ = ["Cluster", "DirectWorld", "FakeWorld", "Row", "SparkWorld", "World", "values_by_key"]
@@ -263,15 +263,15 @@ class _RealWorld(_Base):
             watcher.join()
 
     def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
-        from laneway.kafka import Range, RangeReader
+        from laneway._kafka import AssignedConsumer, OffsetRange
 
         name = topic if isinstance(topic, str) else topic.name
         admin = self._cluster.admin
         # A new reader each time: one that is kept takes most of a second to learn of a topic that is new to it.
-        reader = RangeReader({"bootstrap.servers": self._cluster.bootstrap})
+        reader = AssignedConsumer({"bootstrap.servers": self._cluster.bootstrap})
         partitions = admin.partitions(name)
         starts, ends = admin.starts(name, partitions), admin.ends(name, partitions)
-        reader.open([Range(name, partition, starts[partition], ends[partition]) for partition in partitions])
+        reader.open([OffsetRange(name, partition, starts[partition], ends[partition]) for partition in partitions])
         records: list[Record[Any]] = []
         deadline = time.monotonic() + 20
         while not reader.is_exhausted:

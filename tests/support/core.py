@@ -7,9 +7,9 @@ import time
 from collections import deque
 
 from laneway import Topic
-from laneway._record import Record
-from laneway._route import Route
-from laneway.lanes import KeyQueue
+from laneway._core.scheduler import KeyQueue
+from laneway._declare.handler import HandlerSpec
+from laneway._declare.record import Record
 
 __all__ = [
     "FakeClock",
@@ -153,7 +153,7 @@ def make_turn(*groups):
 
 def make_route(function=None, topic=None, **fields):
     """A route of the topic `orders`."""
-    return Route("handle", topic or Topic("orders"), function or (lambda record: None), **fields)
+    return HandlerSpec("handle", topic or Topic("orders"), function or (lambda record: None), **fields)
 
 
 def lane_threads() -> set[threading.Thread]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from laneway import App, Message, Record, Topic
+from laneway.devkit.history import OwnershipRecorder, Recorder
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
-from laneway.history import OwnershipRecorder, Recorder
 
 __all__ = ["BLOCKED", "app"]
 

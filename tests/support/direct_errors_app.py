@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway import App, ErrorConsumer, Record, Topic
+from laneway.devkit.history import OwnershipRecorder, Recorder
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
-from laneway.history import OwnershipRecorder, Recorder
 
 if TYPE_CHECKING:
     from datetime import datetime

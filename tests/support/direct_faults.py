@@ -10,7 +10,7 @@ import psutil
 from confluent_kafka import KafkaException
 
 from laneway import App, Topic
-from laneway.engines.direct import DirectEngine
+from laneway._engines.direct import DirectEngine
 from laneway.settings import load
 from support.fault_scene import FaultScene
 from support.waiting import eventually
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import ConsumerGroupType
 
-    from laneway._life import State
-    from laneway.engines._report import RunReport
+    from laneway._runtime.lifecycle import State
+    from laneway._runtime.report import RunReport
     from support.processes import LanewayRun
 
 __all__ = ["DirectFaultScene", "EngineThread", "cpu_share", "told"]

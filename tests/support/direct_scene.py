@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from laneway.history import Allowance, check, check_ownership, read_history, read_ownership
+from laneway.devkit.history import Allowance, check, check_ownership, read_history, read_ownership
 from support.direct_commits import Clock, logged_commits
 from support.spark_scene import Scene
 from support.waiting import eventually
@@ -16,7 +16,7 @@ from support.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laneway.history import Event, Ownership, OwnershipVerdict, Verdict
+    from laneway.devkit.history import Event, Ownership, OwnershipVerdict, Verdict
     from support.processes import LanewayRun
 
 __all__ = ["QUICK", "DirectScene", "Place", "Traffic"]

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from laneway import App, Record, Topic
-from laneway.history import Recorder
+from laneway.devkit.history import Recorder
 
 __all__ = ["app", "handle"]
 

@@ -13,17 +13,17 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from laneway._record import Record
+from laneway._core.headers import Failure, parked_headers
+from laneway._declare.record import Record
+from laneway._kafka import AssignedConsumer, BrokerUnavailableError, GroupOffsets, OffsetRange
 from laneway.cli import main
-from laneway.kafka import BrokerAbsentError, GroupOffsets, Range, RangeReader
-from laneway.retry import Failure, parked_headers
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from laneway._record import Headers
+    from laneway._declare.record import Headers
     from support.contract import Cluster
 
 __all__ = ["Done", "ErrorScene", "Row"]
@@ -122,8 +122,10 @@ class ErrorScene:
         admin = self.cluster.admin
         partitions = admin.partitions(topic)
         starts, ends = admin.starts(topic, partitions), admin.ends(topic, partitions)
-        reader = RangeReader(self.options)
-        reader.open([Range(topic, each, (start or starts).get(each, starts[each]), ends[each]) for each in partitions])
+        reader = AssignedConsumer(self.options)
+        reader.open(
+            [OffsetRange(topic, each, (start or starts).get(each, starts[each]), ends[each]) for each in partitions]
+        )
         records: list[Record[Any]] = []
 
         def is_read() -> bool:
@@ -150,7 +152,7 @@ class ErrorScene:
         def asked() -> list[dict[int, int]]:
             try:
                 return [offsets.committed(self.error_topic, numbers)]
-            except BrokerAbsentError:
+            except BrokerUnavailableError:
                 return []  # right after its start a broker may not be ready to coordinate the group
 
         try:

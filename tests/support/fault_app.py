@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway import App, Record, Reject, Retry, Topic
-from laneway.history import Recorder
+from laneway.devkit.history import Recorder
 
 __all__ = ["app", "failures_of"]
 

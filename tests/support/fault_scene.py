@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from laneway.history import check, read_history
-from laneway.kafka import BrokerAbsentError
+from laneway._kafka import BrokerUnavailableError
+from laneway.devkit.history import check, read_history
 from support.spark_scene import Scene
 from support.waiting import eventually
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from laneway.history import Event, Verdict
+    from laneway.devkit.history import Event, Verdict
     from support.processes import LanewayRun
 
 __all__ = ["FaultScene", "Place"]
@@ -42,7 +42,7 @@ class FaultScene(Scene):
         def is_ready() -> bool:
             try:
                 return len(self.ends(topic)) == partitions
-            except BrokerAbsentError:
+            except BrokerUnavailableError:
                 return False
 
         eventually(is_ready, why=f"the leaders of {topic}")
@@ -107,7 +107,7 @@ class FaultScene(Scene):
         def is_away() -> bool:
             try:
                 return not any(self.ends(topic).values())
-            except BrokerAbsentError:  # has no leader for a moment
+            except BrokerUnavailableError:  # has no leader for a moment
                 return False
 
         eventually(is_away, why=f"the end of {topic}")
@@ -120,7 +120,7 @@ class FaultScene(Scene):
         """Whether the group has finished these topics, or the source and the first retry topic."""
         try:
             return all(self.committed(topic) == self.ends(topic) for topic in topics or (self.topic, self.retry()))
-        except BrokerAbsentError:  # a topic that was made anew has no leader for a moment
+        except BrokerUnavailableError:  # a topic that was made anew has no leader for a moment
             return False
 
     def found(self) -> Verdict:

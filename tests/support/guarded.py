@@ -6,7 +6,7 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from laneway import broker
+from laneway.devkit import broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

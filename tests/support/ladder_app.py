@@ -13,7 +13,7 @@ import zlib
 from typing import Any
 
 from laneway import App, Record, Retry, Topic
-from laneway.history import Recorder
+from laneway.devkit.history import Recorder
 
 __all__ = ["app", "fate"]
 

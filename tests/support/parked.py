@@ -1,12 +1,12 @@
-"""An error topic in memory: what `laneway.parked` is given instead of brokers."""
+"""An error topic in memory: what `laneway.admin` is given instead of brokers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from laneway._record import Record
-from laneway.parked import ErrorTopic, Extent, Parked
+from laneway._declare.record import Record
+from laneway.admin import ErrorTopic, OpenRange, ParkedRecord
 from laneway.settings import load
 
 if TYPE_CHECKING:
@@ -17,9 +17,11 @@ __all__ = ["ERROR_TOPIC", "FakeLog", "FakeProducer", "FakeTopics", "make_parked"
 ERROR_TOPIC = ErrorTopic("billing", "orders.billing.error", load().cluster(), ("orders",))
 
 
-def make_parked(offset=0, *, partition=0, key=b"k", value=b"v", headers=(), timestamp=1_700_000_000_000) -> Parked:
+def make_parked(
+    offset=0, *, partition=0, key=b"k", value=b"v", headers=(), timestamp=1_700_000_000_000
+) -> ParkedRecord:
     """A parked record with just these headers."""
-    return Parked.of(Record(ERROR_TOPIC.name, partition, offset, timestamp, key, value, headers, 0, value))
+    return ParkedRecord.of(Record(ERROR_TOPIC.name, partition, offset, timestamp, key, value, headers, 0, value))
 
 
 @dataclass
@@ -61,9 +63,9 @@ class FakeLog:
         self.on_commit = on_commit
         self.reads = 0
 
-    def extents(self) -> dict[int, Extent]:
+    def extents(self) -> dict[int, OpenRange]:
         return {
-            partition: Extent.of(0, len(log), self.topics.committed.get(partition))
+            partition: OpenRange.of(0, len(log), self.topics.committed.get(partition))
             for (topic, partition), log in self.topics.logs.items()
             if topic == ERROR_TOPIC.name
         }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LanewayRun", "end_processes"]
 
 _TESTS = Path(__file__).parents[1]
-_DAEMON = "laneway.engines.spark._daemon"
+_DAEMON = "laneway._engines.spark.daemon"
 
 
 class LanewayRun:

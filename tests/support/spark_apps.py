@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from laneway import App, Message, Record, Reject, Topic
-from laneway.history import Recorder
+from laneway.devkit.history import Recorder
 
 __all__ = ["app", "handle", "handle_async"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from laneway.history import check, read_history
-from laneway.kafka import Admin, BrokerAbsentError, Range, RangeReader
-from laneway.retry import error_topic_name
+from laneway._declare.topic_names import error_topic_name
+from laneway._kafka import Admin, AssignedConsumer, BrokerUnavailableError, OffsetRange
+from laneway.devkit.history import check, read_history
 from support.processes import LanewayRun
 from support.waiting import eventually
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from laneway._record import Headers, Record
-    from laneway.history import Event, Verdict
+    from laneway._declare.record import Headers, Record
+    from laneway.devkit.history import Event, Verdict
 
 __all__ = ["Scene"]
 
@@ -140,7 +140,7 @@ class Scene:
             try:
                 # Until the broker has seen to it, the old logs answer, and take records that are lost.
                 return self.ends() == dict.fromkeys(range(partitions), 0)
-            except BrokerAbsentError:  # has no leader for a moment
+            except BrokerUnavailableError:  # has no leader for a moment
                 return False
 
         eventually(is_ready, every=0.01, why="the leaders of the new topic")
@@ -193,10 +193,10 @@ class Scene:
 
     def read(self, topic: str, options: dict[str, Any] | None = None) -> list[Record[Any]]:
         """Everything in a topic, by partition and offset."""
-        reader = RangeReader({"bootstrap.servers": self.bootstrap, **(options or {})})
+        reader = AssignedConsumer({"bootstrap.servers": self.bootstrap, **(options or {})})
         partitions = self.admin.partitions(topic)
         starts, ends = self.admin.starts(topic, partitions), self.admin.ends(topic, partitions)
-        reader.open([Range(topic, partition, starts[partition], ends[partition]) for partition in partitions])
+        reader.open([OffsetRange(topic, partition, starts[partition], ends[partition]) for partition in partitions])
         records: list[Record[Any]] = []
 
         def is_read() -> bool:

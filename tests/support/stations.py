@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from laneway import Topic
-from laneway._record import Record
-from laneway.engines.direct._host import AppHost
-from laneway.engines.direct._stalls import Heard, explain
-from laneway.engines.direct._station import Station
-from laneway.pipeline import Backlog, BreakerState
+from laneway._core.breaker import BreakerState
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._declare.record import Record
+from laneway._engines.direct.host import AppHost
+from laneway._engines.direct.stalls import Heard, explain
+from laneway._engines.direct.station import Station
 
 __all__ = ["ORDERS", "Post", "row", "station_of"]
 
@@ -52,7 +53,7 @@ def station_of(app, records, post=None, lanes=4):
         sender=post or Post(),
         loop=lambda: host.loop,
         lock=threading.Lock(),
-        backlog=Backlog(),
+        backlog=DeferredKeys(),
         breaker=BreakerState(),
         notice=lambda _: None,
         listener=heard.hear,

@@ -33,7 +33,7 @@ from laneway.events import (
     RecordSkipped,
     StateChanged,
 )
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 
 PLACE = ("charge", "orders", 3, 7, 2)
 ONE_OF_EACH = (

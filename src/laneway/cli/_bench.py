@@ -57,8 +57,8 @@ def bench(
 
     A timed pass runs on a warm query without any recording; a second pass writes down every call and checks it.
     """
-    from laneway.bench import WORKLOADS, measure, measure_connector
-    from laneway.broker import FULL_SPEED, ephemeral
+    from laneway.devkit.bench import WORKLOADS, measure, measure_connector
+    from laneway.devkit.broker import FULL_SPEED, ephemeral
 
     chosen = WORKLOADS[workload.value].with_options(
         lanes=lanes, handler=handler.value if handler else None, records=records

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from laneway.cli._view import RunView
-    from laneway.demo import Figures
+    from laneway.devkit.demo import Figures
 
 __all__ = ["demo"]
 
@@ -33,7 +33,7 @@ def demo(
     """
     began = time.monotonic()
     try:
-        from laneway.demo import Interrupted, perform
+        from laneway.devkit.demo import Interrupted, perform
 
         try:
             figures = perform(records, lanes, _Show(sys.stderr if as_json else sys.stdout))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from laneway.doctor import checks
+from laneway.devkit.doctor import checks
 
 __all__ = ["doctor"]
 

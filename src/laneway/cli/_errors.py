@@ -15,8 +15,8 @@ from laneway.cli._config import ConfigOption, ProfileOption
 from laneway.cli._errors_view import as_json, page
 
 if TYPE_CHECKING:
+    from laneway.admin import ErrorTopic, Filter
     from laneway.cli._errors_carry import Wish
-    from laneway.parked import ErrorTopic, Filter
 
 __all__ = ["app"]
 
@@ -99,12 +99,12 @@ def show(
     brokers: Brokers = None,
 ) -> None:
     """Show everything about one parked record: why it failed, its headers, its value."""
+    from laneway.admin import ErrorLog, Position
     from laneway.cli._errors_carry import refuse
     from laneway.errors import LanewayError
-    from laneway.parked import ErrorLog, Place
 
     try:
-        wanted = Place.parse(place)
+        wanted = Position.parse(place)
     except ValueError as error:
         refuse(str(error))
     topics = _topics(target, topic, config, profile, brokers)
@@ -205,8 +205,8 @@ def _filter(
     origin: str | None,
     at: list[str] | None,
 ) -> Filter:
+    from laneway.admin import Filter, FilterError
     from laneway.cli._errors_carry import refuse
-    from laneway.parked import Filter, FilterError
 
     try:
         return Filter.parse(
@@ -228,10 +228,10 @@ def _topics(
     target: str, wanted: str | None, config: Path | None, profile: str, brokers: str | None
 ) -> list[ErrorTopic]:
     """The error topics of the app, as the configuration has it."""
+    from laneway._runtime.configure import cluster_of, configured
+    from laneway.admin import error_topics_of
     from laneway.cli._errors_carry import refuse
     from laneway.cli._target import find_app
-    from laneway.engines._configured import cluster_of, configured
-    from laneway.parked import error_topics_of
     from laneway.settings import load
 
     for output in (sys.stdout, sys.stderr):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from laneway._units import in_words
+from laneway._declare.units import in_words
+from laneway._kafka import KafkaSender
+from laneway.admin import Drop, ErrorLog, RateLimit, Redrive, Replay, plan_redrive
 from laneway.cli._errors_view import safe
-from laneway.kafka import KafkaSender
-from laneway.parked import Carrier, Drop, ErrorLog, Pace, Replay, draw_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from laneway.parked import Deed, ErrorTopic, Filter, LeftOut, Plan, Result
+    from laneway.admin import Action, ErrorTopic, Filter, LeftOut, RedrivePlan, Result
 
 __all__ = ["Wish", "carry_out", "refuse"]
 
@@ -56,8 +56,8 @@ class _Errand:
     """The part of a wish that is about one error topic."""
 
     log: ErrorLog
-    deed: Deed
-    plan: Plan
+    deed: Action
+    plan: RedrivePlan
     targets: tuple[str, ...]
 
     @property
@@ -101,14 +101,14 @@ def _errands(topics: Sequence[ErrorTopic], wish: Wish, stack: ExitStack) -> list
         if topic.name not in partitions:
             typer.echo(f"nothing is parked: there is no topic {topic.name} yet")
             continue
-        deed: Deed = Drop(wish.filter)
+        deed: Action = Drop(wish.filter)
         if wish.verb == "replay":
             _require_targets(topic, wish.to, partitions)
             deed = Replay(topic, wish.filter, partitions, wish.to)
         if not wish.is_dry:
             log.require_idle()
         left = None if wish.limit is None else wish.limit - sum(errand.plan.chosen for errand in errands)
-        plan = draw_up(log, log.extents(), deed.choose, left)
+        plan = plan_redrive(log, log.extents(), deed.choose, left)
         targets = (wish.to,) if wish.to else topic.sources
         errands.append(_Errand(log, deed, plan, targets if wish.verb == "replay" else ()))
     return errands
@@ -161,7 +161,7 @@ def _records(count: int) -> str:
 def _perform(errands: Iterable[_Errand], wish: Wish) -> list[Result]:
     errands = [errand for errand in errands if errand.plan.chosen]
     results: list[Result] = []
-    pace = Pace(wish.rate or None)
+    pace = RateLimit(wish.rate or None)
     with _stopping() as is_stopping, _progress(wish.verb, sum(errand.plan.chosen for errand in errands)) as progress:
         for errand in errands:
             options: dict[str, Any] = {
@@ -170,7 +170,7 @@ def _perform(errands: Iterable[_Errand], wish: Wish) -> list[Result]:
                 "enable.idempotence": True,
                 "acks": "all",
             }
-            carrier = Carrier(
+            carrier = Redrive(
                 errand.log,
                 errand.deed,
                 KafkaSender(options),

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
+from laneway.admin import ErrorLog, Filter
 from laneway.cli._errors_view import as_json, print_table, row_of, safe, time_text
-from laneway.parked import ErrorLog, Filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laneway.parked import ErrorTopic, Extent, Parked
+    from laneway.admin import ErrorTopic, OpenRange, ParkedRecord
 
 __all__ = ["Kinds", "Newest", "Question", "list_topic"]
 
@@ -47,7 +47,7 @@ class Newest(Generic[T]):
         self._heap: list[tuple[tuple[float, int, int], T]] = []
         self.count = 0
 
-    def add(self, parked: Parked, make: Callable[[], T]) -> None:
+    def add(self, parked: ParkedRecord, make: Callable[[], T]) -> None:
         """Take note of a record; *make* is called only if it is among the newest so far."""
         self.count += 1
         # One that does not tell when it was parked counts as old: else any writer could push the others out.
@@ -68,7 +68,7 @@ class Kinds:
 
     counts: dict[str, list[Any]] = field(default_factory=dict)
 
-    def add(self, parked: Parked) -> None:
+    def add(self, parked: ParkedRecord) -> None:
         """Count a record."""
         kind = parked.error_type or "unknown"
         if kind not in self.counts and len(self.counts) >= _MOST_KINDS:
@@ -99,7 +99,7 @@ def list_topic(topic: ErrorTopic, question: Question) -> None:
             _print_rows(topic, _meant(log, extents, question), question)
 
 
-def _meant(log: ErrorLog, extents: dict[int, Extent], question: Question) -> Iterator[tuple[Parked, bool]]:
+def _meant(log: ErrorLog, extents: dict[int, OpenRange], question: Question) -> Iterator[tuple[ParkedRecord, bool]]:
     """The records that are meant, and whether each is open."""
     for partition, extent in sorted(extents.items()):
         start = extent.start if question.everything else extent.open
@@ -109,7 +109,7 @@ def _meant(log: ErrorLog, extents: dict[int, Extent], question: Question) -> Ite
                     yield parked, parked.place.offset >= extent.open
 
 
-def _print_lines(meant: Iterator[tuple[Parked, bool]], question: Question) -> None:
+def _print_lines(meant: Iterator[tuple[ParkedRecord, bool]], question: Question) -> None:
     if question.limit is None:
         for parked, is_open in meant:
             typer.echo(as_json(parked, is_open=is_open))
@@ -121,7 +121,7 @@ def _print_lines(meant: Iterator[tuple[Parked, bool]], question: Question) -> No
         typer.echo(line)
 
 
-def _print_rows(topic: ErrorTopic, meant: Iterator[tuple[Parked, bool]], question: Question) -> None:
+def _print_rows(topic: ErrorTopic, meant: Iterator[tuple[ParkedRecord, bool]], question: Question) -> None:
     newest = Newest[tuple[str, ...]](question.limit or _SHOWN)
     for parked, is_open in meant:
         state = ("open" if is_open else "done",) if question.everything else ()
@@ -136,7 +136,7 @@ def _print_rows(topic: ErrorTopic, meant: Iterator[tuple[Parked, bool]], questio
         typer.echo(f"one of them in full: laneway errors show {question.target} {place}")
 
 
-def _print_kinds(topic: ErrorTopic, meant: Iterator[tuple[Parked, bool]], question: Question) -> None:
+def _print_kinds(topic: ErrorTopic, meant: Iterator[tuple[ParkedRecord, bool]], question: Question) -> None:
     kinds = Kinds()
     for parked, _is_open in meant:
         kinds.add(parked)

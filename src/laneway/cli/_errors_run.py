@@ -11,7 +11,7 @@ from laneway.cli._config import ConfigOption, ProfileOption
 from laneway.cli._run import EngineOption
 
 if TYPE_CHECKING:
-    from laneway._app import App
+    from laneway._declare.app import App
     from laneway.settings import Settings
 
 __all__ = ["run"]
@@ -54,10 +54,10 @@ def run(
     the error topic, and waits for the next run. Exit codes: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped
     by force.
     """
+    from laneway._engines.chosen import engine_of
     from laneway.cli._run import loaded, summary, where
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
-    from laneway.engines import engine_of
 
     settings = loaded(
         config,
@@ -88,8 +88,8 @@ def run(
 
 def _require_topic(app: App, settings: Settings, topic: str | None) -> None:
     """Refuse an app that parks nothing, and a topic on which it does not."""
+    from laneway._runtime.configure import configured
     from laneway.cli._errors_carry import refuse
-    from laneway.engines._configured import configured
 
     names = dict.fromkeys(route.error_topic_of(app.name) for route in configured(app, settings).routes)
     if not names:

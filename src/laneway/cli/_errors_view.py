@@ -12,7 +12,7 @@ from unicodedata import category
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from laneway.parked import Parked
+    from laneway.admin import ParkedRecord
 
 __all__ = ["as_json", "key_text", "page", "print_table", "row_of", "safe", "time_text"]
 
@@ -51,7 +51,7 @@ def time_text(time: datetime | None) -> str:
     return "unknown" if time is None else f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def as_json(parked: Parked, *, is_open: bool) -> str:
+def as_json(parked: ParkedRecord, *, is_open: bool) -> str:
     """Everything about a record in one line."""
     known = {
         "topic": parked.topic,
@@ -91,7 +91,7 @@ def _bytes(value: bytes | None) -> dict[str, str] | None:
         return {"base64": base64.b64encode(value).decode()}
 
 
-def row_of(parked: Parked) -> tuple[str, ...]:
+def row_of(parked: ParkedRecord) -> tuple[str, ...]:
     """The cells of a record in the list."""
     origin = parked.origin_topic or "unknown"
     if parked.origin_partition is not None and parked.origin_offset is not None:
@@ -122,7 +122,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE, highlight=False).print(table)
 
 
-def page(parked: Parked, *, is_open: bool) -> Iterator[str]:
+def page(parked: ParkedRecord, *, is_open: bool) -> Iterator[str]:
     """Everything about a record in lines for a person."""
     unknown = "unknown"
     origin = (parked.origin_partition, parked.origin_offset)

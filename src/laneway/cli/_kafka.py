@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laneway import broker
+from laneway.devkit import broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

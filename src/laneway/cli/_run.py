@@ -12,9 +12,9 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laneway._app import App
-    from laneway._error_consumer import ErrorRuns
-    from laneway.instrumentation import Tally
+    from laneway._declare.app import App
+    from laneway._declare.error_consumer import ErrorRuns
+    from laneway.observe import Tally
     from laneway.settings import Settings
 
 __all__ = ["EngineOption", "loaded", "run", "summary", "where"]
@@ -54,9 +54,9 @@ def run(
     The first signal finishes what is under way and commits it, the second stops now. Exit codes: 0 stopped in good
     order, 1 failed, 2 wrong use or configuration, 3 stopped by force.
     """
+    from laneway._engines.chosen import engine_of
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
-    from laneway.engines import engine_of
 
     overrides = {"engine": engine and engine.value, "brokers": brokers}
     settings = loaded(config, profile, overrides | {"spark.master": master, "spark.checkpoint": checkpoint})
@@ -117,6 +117,6 @@ def summary(tally: Tally) -> str:
 
 def _lag_of(app: App, settings: Settings) -> Any:
     """A function that tells how many records wait for the app."""
-    from laneway.engines import lag_of
+    from laneway._runtime.topics import lag_of
 
     return lag_of(app, settings)

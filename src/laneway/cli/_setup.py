@@ -21,9 +21,9 @@ def setup() -> None:
 
     Everything goes to LANEWAY_HOME (a folder in your cache directory by default); what is there is kept.
     """
-    from laneway import broker
+    from laneway._engines.spark import archive_path, build_archive
     from laneway.cli._kafka import fetch_progress
-    from laneway.engines.spark import archive_path, build_archive
+    from laneway.devkit import broker
 
     java = broker.find_java()
     typer.echo(f"Java {java.major}: {java.executable}")

@@ -8,7 +8,7 @@ import traceback
 from difflib import get_close_matches
 from pathlib import Path
 
-from laneway._app import App
+from laneway._declare.app import App
 from laneway.errors import DeclarationError, LanewayError
 
 __all__ = ["TargetError", "find_app"]

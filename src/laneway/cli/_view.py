@@ -9,9 +9,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from laneway._life import State
+from laneway._runtime.lifecycle import State
 from laneway.events import RecordHandled, RecordSkipped
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from laneway.cli._config import ConfigOption, ProfileOption
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from laneway._app import App
+    from laneway._declare.app import App
     from laneway.cli._why_group import Finding, Subject
     from laneway.settings import Settings
 
@@ -45,7 +45,7 @@ def why(
     direct engine also say what they wait for. Nothing is joined or changed. Exit codes: 0 told, 1 Kafka does not
     answer, 2 wrong use.
     """
-    from laneway._status import statuses
+    from laneway._runtime.status_file import statuses
     from laneway.cli._run import loaded
     from laneway.errors import AdminError
 
@@ -73,7 +73,7 @@ def why(
 
 def as_of_now(said: dict[str, Any]) -> dict[str, Any]:
     """What a process said last, and whether that still counts: one that hangs cannot say that it does."""
-    from laneway._health import Level, Reason, lasting, moment
+    from laneway._declare.health import Level, Reason, lasting, moment
 
     silent = max(0.0, time.time() - float(said.get("at", 0.0)))
     health = said.get("health", {})
@@ -88,8 +88,8 @@ def _app(target: str, settings: Settings) -> App | None:
     """The app, as the configuration has it; None when only a group is named."""
     if ":" not in target:
         return None
+    from laneway._runtime.configure import configured
     from laneway.cli._target import find_app
-    from laneway.engines._configured import configured
 
     return configured(find_app(target), settings)
 
@@ -105,9 +105,9 @@ def _looked(subject: Subject, *, is_shown: bool) -> dict[str, Any]:
 
 
 def _of_app(app: App, settings: Settings) -> list[Subject]:
+    from laneway._runtime.configure import cluster_of
+    from laneway.admin import error_topics_of
     from laneway.cli._why_group import Subject
-    from laneway.engines._configured import cluster_of
-    from laneway.parked import error_topics_of
 
     errors = error_topics_of(app, lambda route: settings.cluster(cluster_of(route, settings)))
     found = []
@@ -133,8 +133,8 @@ def _of_app(app: App, settings: Settings) -> list[Subject]:
 
 def _of_group(group: str, settings: Settings) -> Subject:
     """A group without its code: its topics are those that it has committed offsets of, or reads."""
+    from laneway.admin import ErrorTopic
     from laneway.cli._why_group import Subject, topics_of_group
-    from laneway.parked import ErrorTopic
 
     cluster = settings.cluster()
     topics, sources = topics_of_group(group, cluster)

@@ -6,17 +6,17 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from laneway._health import key_words, lasting
-from laneway.kafka import Admin, BrokerAbsentError, GroupOffsets, Range, RangeReader
-from laneway.lanes import decode_finished
-from laneway.parked import ErrorLog
+from laneway._core.finished_map import decode_finished
+from laneway._declare.health import key_words, lasting
+from laneway._kafka import Admin, AssignedConsumer, BrokerUnavailableError, GroupOffsets, OffsetRange
+from laneway.admin import ErrorLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laneway._record import Record
-    from laneway.kafka import Committed, Group, Place
-    from laneway.parked import ErrorTopic
+    from laneway._declare.record import Record
+    from laneway._kafka import Group, OffsetAndMetadata, Place
+    from laneway.admin import ErrorTopic
     from laneway.settings import ClusterSettings
 
 __all__ = ["Finding", "GroupLook", "Stand", "Subject", "topics_of_group"]
@@ -108,7 +108,7 @@ class GroupLook:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._admin = Admin(subject.cluster.client_options())
-        self._reader: RangeReader | None = None
+        self._reader: AssignedConsumer | None = None
         self.group: Group = self._admin.group(subject.group, _PATIENCE)
         self.stands: list[Stand] = []
 
@@ -197,7 +197,7 @@ class GroupLook:
             starts |= {(topic, number): at for number, at in self._admin.starts(topic, numbers).items()}
         return [Stand(*place, starts[place], ends[place], *known.get(place, (None, ""))) for place in places]
 
-    def _known(self, places: list[Place]) -> dict[Place, Committed]:
+    def _known(self, places: list[Place]) -> dict[Place, OffsetAndMetadata]:
         """What the group has committed, with what its members wrote beside it."""
         offsets = GroupOffsets(self._subject.cluster.client_options(), self._subject.group)
         deadline = time.monotonic() + _PATIENCE
@@ -205,7 +205,7 @@ class GroupLook:
             while True:
                 try:
                     return offsets.known(places, 5.0)
-                except BrokerAbsentError:
+                except BrokerUnavailableError:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.2)
@@ -215,9 +215,9 @@ class GroupLook:
     def _first(self, stand: Stand) -> Record[Any] | None:
         """The first unfinished record, if it can be read soon."""
         if self._reader is None:
-            self._reader = RangeReader(self._subject.cluster.consumer_options(), skip_lost=True)
+            self._reader = AssignedConsumer(self._subject.cluster.consumer_options(), skip_lost=True)
         reader, deadline = self._reader, time.monotonic() + _READ
-        reader.open([Range(stand.topic, stand.partition, stand.offset, stand.end)])
+        reader.open([OffsetRange(stand.topic, stand.partition, stand.offset, stand.end)])
         try:
             while not reader.is_exhausted and time.monotonic() < deadline:
                 records = reader.fetch(1, 0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from laneway._units import in_words
+from laneway._declare.units import in_words
 from laneway.settings import _spark
 from laneway.settings._check_security import Finding, check_security
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laneway.settings._cluster import ClusterSettings
+    from laneway.settings._located_values import Path
     from laneway.settings._model import Settings
-    from laneway.settings._tree import Path
 
 __all__ = ["check"]
 

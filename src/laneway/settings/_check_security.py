@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path as FilePath
 
     from laneway.settings._cluster import SecuritySettings
-    from laneway.settings._tree import Path
+    from laneway.settings._located_values import Path
 
 __all__ = ["Finding", "check_security"]
 

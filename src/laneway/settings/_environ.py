@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laneway.errors import Problem
+from laneway.settings._introspect import fields, is_table
+from laneway.settings._located_values import MAX_DEPTH, Node
 from laneway.settings._model import Settings, SparkSettings
 from laneway.settings._report import near
-from laneway.settings._schema import fields, is_table
-from laneway.settings._tree import MAX_DEPTH, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

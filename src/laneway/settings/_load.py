@@ -12,18 +12,18 @@ from pydantic import BaseModel, ValidationError
 from laneway.errors import Problem, SettingsError
 from laneway.settings._check import check
 from laneway.settings._environ import from_environment
+from laneway.settings._located_values import MAX_DEPTH, Node, dotted, find, flatten, merge, plain, plant, prune
 from laneway.settings._model import Settings
 from laneway.settings._profile import choose
 from laneway.settings._report import problem_at, report
 from laneway.settings._spark import is_secret
-from laneway.settings._tree import MAX_DEPTH, Node, dotted, find, flatten, merge, plain, plant, prune
 from laneway.settings._types import Context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from laneway.settings._environ import Layer
-    from laneway.settings._tree import Path as Place
+    from laneway.settings._located_values import Path as Place
 
 __all__ = ["load", "overridden"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, PrivateAttr
 
-from laneway._cron import Cron
+from laneway._declare.cron import Cron
 from laneway.errors import Problem
 from laneway.settings import _spark
 from laneway.settings._cluster import ClusterSettings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laneway.errors import Problem
+from laneway.settings._introspect import fields
+from laneway.settings._located_values import Node, dotted, merge, shown
 from laneway.settings._model import Settings
-from laneway.settings._schema import fields
-from laneway.settings._tree import Node, dotted, merge, shown
 from laneway.settings._yaml import read
 
 if TYPE_CHECKING:

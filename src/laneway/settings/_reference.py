@@ -10,8 +10,8 @@ from pydantic_core import PydanticUndefined
 
 from laneway.settings._cluster import ClusterSettings
 from laneway.settings._environ import short_names
+from laneway.settings._introspect import table_of, walk
 from laneway.settings._model import Settings
-from laneway.settings._schema import table_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

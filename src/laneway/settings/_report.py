@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from laneway.errors import Problem
-from laneway.settings._schema import fields_at
-from laneway.settings._tree import Node, Path, dotted, find, shown
+from laneway.settings._introspect import fields_at
+from laneway.settings._located_values import Node, Path, dotted, find, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,9 +12,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from laneway._units import as_duration, as_size, in_words
+from laneway._declare.units import as_duration, as_size, in_words
+from laneway.settings._located_values import shown
 from laneway.settings._secret import Secret, SecretText
-from laneway.settings._tree import shown
 
 __all__ = [
     "Brokers",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from laneway.errors import Problem
-from laneway.settings._tree import MAX_DEPTH, Node, dotted
+from laneway.settings._located_values import MAX_DEPTH, Node, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laneway._units import as_duration
+from laneway._declare.units import as_duration
 
 if TYPE_CHECKING:
-    from laneway._units import Duration
+    from laneway._declare.units import Duration
 
 __all__ = ["FakeClock"]
 

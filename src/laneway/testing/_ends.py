@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from laneway._core.due import DueEnds
 from laneway.errors import DataLossError
-from laneway.retry import DueEnds
 
 if TYPE_CHECKING:
     import random
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from laneway._record import Headers, Record
-    from laneway.pipeline import Copied
+    from laneway._core.copy_index import CopyIndex
+    from laneway._declare.record import Headers, Record
     from laneway.testing._clock import FakeClock
     from laneway.testing._log import FakeTopic
 
@@ -45,7 +45,7 @@ class FakeSource:
         rng: random.Random | None,
         delay: float,
         clock: FakeClock,
-        copied: Copied,
+        copied: CopyIndex,
         limits: dict[int, int] | None = None,
     ) -> None:
         self._topic = topic
@@ -129,7 +129,7 @@ class FakeSource:
 
     def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
         """As `fetch`, as the Arrow table that a columnar handler is given."""
-        from laneway.kafka._table import table_of_records
+        from laneway._kafka.convert import table_of_records
 
         self.settle()
         records = self.fetch(most, timeout)

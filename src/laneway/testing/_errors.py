@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from laneway._error_app import ErrorApp
+from laneway._core.error_run_filter import is_new
+from laneway._core.headers import parked_at
+from laneway._runtime.error_app import ErrorApp
 from laneway.errors import LanewayError
-from laneway.retry import is_new, parked_at
 from laneway.testing._listener import Listener
 from laneway.testing._member import Member
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from laneway._app import App
+    from laneway._declare.app import App
     from laneway.testing._kafka import FakeKafka
     from laneway.testing._loop import VirtualLoop
 

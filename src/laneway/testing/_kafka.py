@@ -5,26 +5,26 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from laneway._error_consumer import ErrorRuns
-from laneway._units import as_duration
+from laneway._declare.error_consumer import ErrorRuns
+from laneway._declare.units import as_duration
 from laneway.errors import DeclarationError, EngineError
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 from laneway.testing._errors import ErrorRun, ErrorSchedule
+from laneway.testing._fake_topics import FakeTopics
 from laneway.testing._loop import VirtualLoop
 from laneway.testing._member import Member
-from laneway.testing._store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laneway._app import App
-    from laneway._units import Duration
+    from laneway._declare.app import App
+    from laneway._declare.units import Duration
     from laneway.testing._clock import FakeClock
 
 __all__ = ["FakeKafka"]
 
 
-class FakeKafka(Store):
+class FakeKafka(FakeTopics):
     """A Kafka in memory. Nothing is sent anywhere, and time passes only when `drain` or `advance` lets it.
 
     Not thread-safe: the test's thread owns it.

@@ -6,12 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from laneway.events import BatchHandled, StateChanged
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from laneway._app import App
+    from laneway._declare.app import App
     from laneway.testing._station import Station
 
 __all__ = ["Listener"]

@@ -6,11 +6,11 @@ import zlib
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from laneway._record import Record
+from laneway._declare.record import Record
 from laneway.errors import AdminError
 
 if TYPE_CHECKING:
-    from laneway._record import Headers
+    from laneway._declare.record import Headers
 
 __all__ = ["Entry", "FakeTopic", "Log"]
 

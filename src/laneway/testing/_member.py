@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from laneway._route import check_together
-from laneway.instrumentation import Tally
-from laneway.pipeline import Backlog, Copied
-from laneway.retry import parked_at, read_from
+from laneway._core.copy_index import CopyIndex
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._core.headers import parked_at, read_from
+from laneway._declare.handler import check_together
+from laneway.observe import Tally
 from laneway.testing._ends import FakeSource
 from laneway.testing._listener import Listener
 from laneway.testing._station import Station
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from laneway._app import App
-    from laneway._record import Record
-    from laneway._route import Route
+    from laneway._declare.app import App
+    from laneway._declare.handler import HandlerSpec
+    from laneway._declare.record import Record
     from laneway.testing._kafka import FakeKafka
     from laneway.testing._loop import VirtualLoop
 
@@ -90,7 +91,7 @@ class Member:
         self._call_all(self.app.setups)
         self._since = {}
         for route in self.app.routes:
-            backlog = Backlog()
+            backlog = DeferredKeys()
             steps = [route.at_step(self.app.name, step) for step in range(route.retry.hops + 1)]
             for own in steps:
                 self._mark(own.topic.name)
@@ -112,16 +113,16 @@ class Member:
             at = committed.get(partition, log.start)
             self._kafka.commit_word(group, topic, partition, at, self._since[topic, partition])
 
-    def _copied(self, route: Route, above: list[Route]) -> Copied:
+    def _copied(self, route: HandlerSpec, above: list[HandlerSpec]) -> CopyIndex:
         """What a crash has left on the topics above. What is older than the position was copied before a reset."""
-        copied, source = Copied.of(route), route.topic.name
+        copied, source = CopyIndex.of(route), route.topic.name
         for higher in above:
             waiting = self._unfinished(higher)
             copied.add([copy for copy in waiting if copy.timestamp >= self._since.get((source, copy.partition), 0)])
         copied.add(self._newly_parked(route))
         return copied
 
-    def _station(self, route: Route, copied: Copied, backlog: Backlog) -> Station:
+    def _station(self, route: HandlerSpec, copied: CopyIndex, backlog: DeferredKeys) -> Station:
         topic = self._kafka.ensure(route.topic.name)
         source = FakeSource(
             topic,
@@ -145,13 +146,13 @@ class Member:
             listener=self._listener.told,
         )
 
-    def _unfinished(self, route: Route) -> list[Record[Any]]:
+    def _unfinished(self, route: HandlerSpec) -> list[Record[Any]]:
         """What waits on a topic."""
         committed = self._kafka.committed(self.app, route.topic)
         records: list[Record[Any]] = self._kafka.records(route.topic.name)
         return [record for record in records if record.offset >= committed.get(record.partition, 0)]
 
-    def _newly_parked(self, route: Route) -> list[Record[Any]]:
+    def _newly_parked(self, route: HandlerSpec) -> list[Record[Any]]:
         """Copies on the error topic of records that are to be read again."""
         committed = self._kafka.committed(self.app, route.topic)
         copies: list[Record[Any]] = self._kafka.records(route.error_topic_of(self.app.name))

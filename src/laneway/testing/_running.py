@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from laneway.errors import DeclarationError
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 from laneway.testing._kafka import FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laneway._app import App
-    from laneway._units import Duration
+    from laneway._declare.app import App
+    from laneway._declare.units import Duration
 
 __all__ = ["FakeEngine", "FakeReport", "running"]
 

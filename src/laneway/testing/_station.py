@@ -7,20 +7,22 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from laneway._clock import SystemClock
-from laneway.pipeline import Call, Desk
-from laneway.runners import AsyncRunner, ColumnarRunner
-from laneway.testing._baton import Baton
+from laneway._core.call import Call
+from laneway._core.desk import Desk
+from laneway._runtime.runners import EventLoopRunner, TableRunner
 from laneway.testing._ends import FakeSender, FakeSource
+from laneway.testing._sync_bridge import SyncBridge
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from laneway._record import Record
-    from laneway._route import Route
-    from laneway.instrumentation import Event, Tally
-    from laneway.lanes import KeyQueue
-    from laneway.pipeline import Backlog, Result
+    from laneway._core.deferred_keys import DeferredKeys
+    from laneway._core.result import Result
+    from laneway._core.scheduler import KeyQueue
+    from laneway._declare.handler import HandlerSpec
+    from laneway._declare.record import Record
+    from laneway.observe import Event, Tally
     from laneway.testing._clock import FakeClock
     from laneway.testing._log import FakeTopic
     from laneway.testing._loop import VirtualLoop
@@ -48,7 +50,7 @@ class Station:
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
-        route: Route,
+        route: HandlerSpec,
         app: str,
         topic: FakeTopic,
         source: FakeSource,
@@ -56,7 +58,7 @@ class Station:
         write: Callable[..., Exception | None],
         loop: VirtualLoop,
         rng: random.Random | None,
-        backlog: Backlog,
+        backlog: DeferredKeys,
         listener: Callable[[Event], None],
     ) -> None:
         self.route = route
@@ -173,7 +175,7 @@ class Station:
             self._runner = None
 
     async def _run_columnar(self) -> None:
-        baton = Baton()
+        baton = SyncBridge()
 
         def sleep(seconds: float) -> None:
             desk = self._desk
@@ -184,7 +186,7 @@ class Station:
                 seconds = max(seconds, (desk.next_wake or 0.0) - self._clock.monotonic())
             baton.sleep(seconds)
 
-        runner = ColumnarRunner(self._desk, self._clock, sleep)
+        runner = TableRunner(self._desk, self._clock, sleep)
         await baton.drive(lambda: runner.run(self.source))  # type: ignore[arg-type]  # as above
         self.source.settle()
 
@@ -201,10 +203,10 @@ class _Desk(Desk):
         return super().take(lanes)
 
 
-class _Runner(AsyncRunner):
+class _Runner(EventLoopRunner):
     """The event loop's runner, woken when there is something to do instead of looking every 2 ms."""
 
-    def __init__(self, desk: Desk, route: Route, clock: FakeClock, rng: random.Random | None) -> None:
+    def __init__(self, desk: Desk, route: HandlerSpec, clock: FakeClock, rng: random.Random | None) -> None:
         # A sync handler takes real time if any, so its time limit is measured with the real clock.
         super().__init__(desk, Call(route, clock if route.is_async else SystemClock(), slice_=math.inf), clock)
         if not route.is_async:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 
 if TYPE_CHECKING:
     from pathlib import Path

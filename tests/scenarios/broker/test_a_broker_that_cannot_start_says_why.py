@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 from laneway.errors import BrokerError
 
 pytestmark = pytest.mark.broker

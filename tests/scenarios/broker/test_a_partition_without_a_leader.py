@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laneway.broker import ephemeral
-from laneway.kafka import Admin, BrokerAbsentError, produce_many
+from laneway._kafka import Admin, BrokerUnavailableError, produce_many
+from laneway.devkit.broker import ephemeral
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -29,7 +29,7 @@ def test_its_offsets_are_waited_for_and_never_made_up():
         def asked():
             try:
                 found = admin.ends("orders", partitions, timeout=2.0)
-            except BrokerAbsentError:
+            except BrokerUnavailableError:
                 return None
             assert found == truth
             return found

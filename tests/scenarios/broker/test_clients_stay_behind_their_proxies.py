@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Producer
 
-from laneway import broker
-from laneway.broker import HOST
-from laneway.kafka import Admin
+from laneway._kafka import Admin
+from laneway.devkit import broker
+from laneway.devkit.broker import HOST
 from support.proxy import Proxy
 from support.waiting import eventually
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 
 pytestmark = pytest.mark.broker
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from laneway.lanes import MOST, decode_finished
+from laneway._core.finished_map import MOST, decode_finished
 from support.direct_app import BLOCKED
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.lanes import decode_finished
+from laneway._core.finished_map import decode_finished
 from support.direct_app import BLOCKED
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.history import check
+from laneway.devkit.history import check
 from support.ladder_app import fate
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from laneway import App, DirectEngine, Topic
-from laneway._life import State
+from laneway._runtime.lifecycle import State
 from laneway.settings import load
 from support.waiting import eventually
 

@@ -11,15 +11,15 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from laneway import App, Topic
-from laneway.engines.direct._crew import Crew
-from laneway.kafka import Membership, NotOwnerError
+from laneway._engines.direct.crew import Crew
+from laneway._kafka import FencedError, GroupConsumer
 from laneway.settings import load
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laneway.kafka import Committed, Place
+    from laneway._kafka import OffsetAndMetadata, Place
     from support.direct_scene import DirectScene
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -41,10 +41,10 @@ class _Begins:
     lost = revoked
 
 
-def _joined(scene: DirectScene, **options: int) -> Membership:
+def _joined(scene: DirectScene, **options: int) -> GroupConsumer:
     owner = _Begins()
     options = {**load(overrides={"brokers": scene.bootstrap}).cluster().consumer_options(), **options}
-    member = Membership(options, scene.group, owner)  # type: ignore[arg-type]
+    member = GroupConsumer(options, scene.group, owner)  # type: ignore[arg-type]
     member.subscribe([scene.topic])
     eventually(lambda: member.read(1, 0.1) or owner.places, timeout=30)
     return member
@@ -73,7 +73,7 @@ def test_one_who_is_not_in_the_group_is_told_at_once(scene: DirectScene) -> None
     member = _joined(scene, **{"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000})
     eventually(lambda: not scene.admin.members(scene.group), timeout=40, why="the group to go on without it")
 
-    with pytest.raises(NotOwnerError):
+    with pytest.raises(FencedError):
         member.commit({(scene.topic, 0): (0, "late")})
     assert member.known([(scene.topic, 0)], 10) == {}
     member.close()
@@ -82,14 +82,14 @@ def test_one_who_is_not_in_the_group_is_told_at_once(scene: DirectScene) -> None
 class _InTransactions:
     """Commits offsets in transactions of a producer, as somebody would who sends messages in them too."""
 
-    def __init__(self, member: Membership, bootstrap: str, name: str, *, aborts: bool) -> None:
+    def __init__(self, member: GroupConsumer, bootstrap: str, name: str, *, aborts: bool) -> None:
         self._member = member
         self._aborts = aborts
         self._producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
         self._producer.init_transactions(30)
-        self._answers: list[tuple[Mapping[Place, Committed], None]] = []
+        self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], None]] = []
 
-    def commit(self, offsets: Mapping[Place, Committed]) -> None:
+    def commit(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
         self._producer.begin_transaction()
         places = [TopicPartition(*place, offset, text) for place, (offset, text) in offsets.items()]
         self._producer.send_offsets_to_transaction(places, self._member.metadata(), 30)
@@ -100,12 +100,12 @@ class _InTransactions:
 
     commit_apart = commit
 
-    def commit_soon(self, offsets: Mapping[Place, Committed]) -> bool:
+    def commit_soon(self, offsets: Mapping[Place, OffsetAndMetadata]) -> bool:
         self.commit(offsets)
         self._answers.append((offsets, None))
         return True
 
-    def answers(self) -> list[tuple[Mapping[Place, Committed], None]]:
+    def answers(self) -> list[tuple[Mapping[Place, OffsetAndMetadata], None]]:
         found, self._answers = self._answers, []
         return found
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laneway import DirectEngine
-from laneway._life import State
-from laneway.history import check
-from laneway.kafka import BrokerAbsentError, GroupOffsets
+from laneway._kafka import BrokerUnavailableError, GroupOffsets
+from laneway._runtime.lifecycle import State
+from laneway.devkit.history import check
 from laneway.settings import load
 from support.contract import DirectWorld, Row
 from support.contract_recorder import overlaps
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laneway import App, Record
-    from laneway.engines._report import RunReport
+    from laneway._runtime.report import RunReport
     from support.contract import Cluster
     from support.direct_scene import DirectScene, Place
     from support.processes import LanewayRun
@@ -209,7 +209,7 @@ def settled(scene: DirectScene) -> dict[int, int]:
     def asked() -> list[dict[int, int]]:
         try:
             return [offsets.committed(scene.error_topic, scene.admin.partitions(scene.error_topic))]
-        except BrokerAbsentError:  # a coordinator that loads
+        except BrokerUnavailableError:  # a coordinator that loads
             return []
 
     try:

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from laneway import App, Breaker, DirectEngine, Topic, broker
-from laneway._health import Level
-from laneway._life import State
-from laneway.kafka import Admin, produce_many
+from laneway import App, Breaker, DirectEngine, Topic
+from laneway._declare.health import Level
+from laneway._kafka import Admin, produce_many
+from laneway._runtime.lifecycle import State
+from laneway.devkit import broker
 from laneway.settings import load
 from support.waiting import eventually
 

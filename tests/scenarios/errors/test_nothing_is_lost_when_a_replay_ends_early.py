@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from laneway._kafka import GroupOffsets
 from laneway.errors import AdminError
-from laneway.kafka import GroupOffsets
 from support.errors_scene import Row
 from support.waiting import eventually
 
@@ -102,7 +102,7 @@ def test_a_consumer_that_joins_meanwhile_ends_the_replay(scene, monkeypatch):
     """The brokers refuse the commit; everything is open still, and the reason is told."""
     from confluent_kafka import Consumer
 
-    from laneway.parked import ErrorLog
+    from laneway.admin import ErrorLog
 
     monkeypatch.setattr(ErrorLog, "require_idle", lambda self: None)
     scene.park([Row(b"k", b"v")])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from laneway.kafka import Range, RangeReader
+from laneway._kafka import AssignedConsumer, OffsetRange
 from support.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -34,8 +34,8 @@ class Examples:
         """Everything in a topic, by partition and offset."""
         admin = self._cluster.admin
         partitions = admin.partitions(topic)
-        reader = RangeReader({"bootstrap.servers": self._cluster.bootstrap})
-        reader.open([Range(topic, partition, 0, end) for partition, end in admin.ends(topic, partitions).items()])
+        reader = AssignedConsumer({"bootstrap.servers": self._cluster.bootstrap})
+        reader.open([OffsetRange(topic, partition, 0, end) for partition, end in admin.ends(topic, partitions).items()])
         records = []
 
         def is_read():

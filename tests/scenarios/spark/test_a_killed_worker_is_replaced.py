@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.history import check
+from laneway.devkit.history import check
 
 if TYPE_CHECKING:
     from support.spark_scene import Scene

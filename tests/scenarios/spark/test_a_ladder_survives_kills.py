@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.history import check, read_history
+from laneway.devkit.history import check, read_history
 from support.ladder_app import fate
 from support.waiting import eventually
 
 if TYPE_CHECKING:
-    from laneway.history import Event
+    from laneway.devkit.history import Event
     from support.spark_scene import Scene
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]

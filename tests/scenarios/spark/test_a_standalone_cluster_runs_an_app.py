@@ -14,8 +14,8 @@ import psutil
 import pyspark
 import pytest
 
-from laneway import broker
-from laneway.history import read_history
+from laneway.devkit import broker
+from laneway.devkit.history import read_history
 from support.processes import end_processes
 from support.waiting import eventually
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.history import check
+from laneway.devkit.history import check
 from support.waiting import eventually
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 from support.spark_scene import Scene
 from support.waiting import eventually
 

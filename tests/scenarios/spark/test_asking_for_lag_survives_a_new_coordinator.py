@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 
 pytestmark = [pytest.mark.broker]
 
 SCRIPT = """\
 import sys
 from laneway.errors import AdminError
-from laneway.kafka import Admin
+from laneway._kafka import Admin
 
 admin = Admin({"bootstrap.servers": sys.argv[1]})
 admin.create("orders", 3)

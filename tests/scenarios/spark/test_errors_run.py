@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from laneway.history import check
+from laneway.devkit.history import check
 from support.waiting import eventually
 
 if TYPE_CHECKING:

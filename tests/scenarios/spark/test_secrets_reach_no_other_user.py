@@ -24,7 +24,7 @@ from support.spark_scene import Scene
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from laneway import broker
+    from laneway.devkit import broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 

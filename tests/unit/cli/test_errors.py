@@ -10,9 +10,9 @@ import uuid
 import pytest
 import typer
 
+from laneway.admin import _error_log as _log
 from laneway.cli import main
 from laneway.cli._errors_carry import _stopping
-from laneway.parked import _log
 
 SHOP = """
 from laneway import App, Topic

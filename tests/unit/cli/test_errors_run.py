@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from laneway._engines.spark import RunReport, SparkEngine
 from laneway.cli import main
 from laneway.cli._run import _summary_of_errors
-from laneway.engines.spark import RunReport, SparkEngine
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 
 SHOP = """
 from laneway import App, ErrorConsumer, Topic

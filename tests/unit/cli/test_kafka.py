@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
-from laneway.broker import _plan
 from laneway.cli._kafka import app
+from laneway.devkit.broker import _plan
 
 
 def told(*words):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laneway.cli._run import summary
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 
 
 @pytest.mark.parametrize(

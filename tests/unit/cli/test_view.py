@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from laneway._life import State
+from laneway._runtime.lifecycle import State
 from laneway.cli._view import RunView, _spark_line
 from laneway.events import CopyFailed, RecordHandled, RecordParked, RecordRetried
-from laneway.instrumentation import Tally
+from laneway.observe import Tally
 
 
 class Terminal(io.StringIO):

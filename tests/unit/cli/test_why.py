@@ -8,10 +8,10 @@ import time
 import pytest
 
 from laneway import App, Retry, Topic
-from laneway._record import Record
+from laneway._core.finished_map import CLEAN, encode_finished
+from laneway._declare.record import Record
 from laneway.cli._why import _of_app, _print_json, _print_processes, as_of_now
 from laneway.cli._why_group import Stand
-from laneway.lanes import CLEAN, encode_finished
 from laneway.settings import load
 
 

@@ -11,17 +11,21 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from laneway.engines.direct import _assignment
-from laneway.engines.direct._assignment import Assignment
-from laneway.engines.direct._logs import Logs
-from laneway.engines.direct._offsets import Offsets
-from laneway.engines.direct._recovery import Recovery
-from laneway.engines.direct._station import Station
+from laneway._core.breaker import BreakerState
+from laneway._core.call import Call
+from laneway._core.commit_markers import since_of
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
+from laneway._engines.direct import assignment as _assignment
+from laneway._engines.direct.assignment import Assignment
+from laneway._engines.direct.offsets import Offsets
+from laneway._engines.direct.recovery import Recovery
+from laneway._engines.direct.recreated_logs import Logs
+from laneway._engines.direct.station import Station
+from laneway._kafka import BrokerUnavailableError, GroupConsumer
+from laneway._kafka import group_consumer as _membership
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
-from laneway.kafka import BrokerAbsentError, Membership, _membership
-from laneway.lanes import CLEAN, Finished, decode_finished, since_of, with_topic_id
-from laneway.pipeline import Backlog, BreakerState, Call
 from support.core import FakeSender, SleepingClock, make_record, make_route
 
 TOPIC = "orders"
@@ -74,7 +78,7 @@ class Scene:
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
         self.station = Station(
             self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None, lock=threading.Lock(),
-            backlog=Backlog(), breaker=BreakerState(), notice=lambda text: None, listener=lambda event: None,
+            backlog=DeferredKeys(), breaker=BreakerState(), notice=lambda text: None, listener=lambda event: None,
         )  # fmt: skip
         self.desk = self.station.desk
         self.clock.moved = self.desk.tick
@@ -98,13 +102,13 @@ class Scene:
             recovery=Recovery("billing", stations, admin=None, options={}), logs=self.logs, admin=admin, start={},
             budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
         )  # fmt: skip
-        self.membership = Membership({}, "billing", self.assignment)
+        self.membership = GroupConsumer({}, "billing", self.assignment)
         self.membership.reached = self.offsets.reached
         self.assignment.membership = self.assignment.commits = self.logs.membership = self.membership
 
     def _answer(self):
         if self.bounds is None:
-            raise BrokerAbsentError("nobody answers")
+            raise BrokerUnavailableError("nobody answers")
         return self.bounds
 
     def assign(self):
@@ -470,7 +474,7 @@ def test_an_answer_is_waited_for_as_long_as_the_group_waits_for_us(scene):
     made.revoke()
     made.consumer.trouble = ABSENT
     began = made.clock.now
-    with pytest.raises(BrokerAbsentError):
+    with pytest.raises(BrokerUnavailableError):
         made.assign()
 
     assert PATIENCE <= made.clock.now - began < PATIENCE + 6
@@ -483,7 +487,7 @@ def test_a_member_that_leaves_waits_for_no_answer(scene):
     made.revoke()
     made.consumer.trouble, made.assignment.is_leaving = ABSENT, True
     began = made.clock.now
-    with pytest.raises(BrokerAbsentError):
+    with pytest.raises(BrokerUnavailableError):
         made.assign()
 
     assert made.clock.now - began <= 5
@@ -498,12 +502,12 @@ def test_all_answers_together_have_one_patience(monkeypatch):
         made.clock.sleep(1)
         asked.append(partition)
         if asked.count(partition) < 2:
-            raise BrokerAbsentError("no leader")
+            raise BrokerUnavailableError("no leader")
         return (0, 10)
 
     made.assignment._admin.bounds = bounds
     began = made.clock.now
-    with pytest.raises(BrokerAbsentError):
+    with pytest.raises(BrokerUnavailableError):
         made.membership._on_assign(made.consumer, [TopicPartition(TOPIC, partition) for partition in range(20)])
 
     assert PATIENCE <= made.clock.now - began < PATIENCE + 3
@@ -540,7 +544,7 @@ def test_the_first_commit_says_that_something_may_be_under_way(monkeypatch):
 def test_what_a_former_owner_has_finished_is_not_lost(scene):
     """Its map tells of 40 of the 50 records that were deleted."""
     made = at_100(scene, is_forgiving=True)
-    made.membership.finished[PLACE] = Finished([(101, 121), (130, 155)])
+    made.membership.finished[PLACE] = FinishedMap([(101, 121), (130, 155)])
     made.bounds = (150, 200)
     made.assignment.out_of_range(PLACE, made.position)
 
@@ -581,7 +585,7 @@ def test_the_first_question_has_the_patience_of_all(monkeypatch, is_first):
         made.revoke()
         made.clock.sleep(1_000)
     made.consumer.trouble, began = ABSENT, made.clock.now
-    with pytest.raises(BrokerAbsentError):
+    with pytest.raises(BrokerUnavailableError):
         made.assign()
 
     assert PATIENCE <= made.clock.now - began < PATIENCE + 6

@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from laneway import App, Topic
-from laneway._life import Life
-from laneway.engines import _topics
-from laneway.engines._care import Care
-from laneway.engines._feeds import Feeds
-from laneway.engines._topics import Feed, create_beside, prepare_topics
+from laneway._kafka import MISSING, BrokerUnavailableError
+from laneway._runtime import topics as _topics
+from laneway._runtime.feeds import Feeds
+from laneway._runtime.lifecycle import Lifecycle
+from laneway._runtime.topic_care import Care
+from laneway._runtime.topics import Feed, create_beside, prepare_topics
 from laneway.errors import AdminError
-from laneway.kafka import MISSING, BrokerAbsentError
 from laneway.settings import load
 from support.waiting import eventually
 
@@ -99,7 +99,7 @@ def test_the_caller_does_not_wait():
     def trouble(topic):
         questions.append(topic)
         assert gate.wait(10)
-        raise BrokerAbsentError("nobody")
+        raise BrokerUnavailableError("nobody")
 
     cluster.trouble = trouble
     care = care_of(cluster)
@@ -115,7 +115,7 @@ def test_a_retry_topic_that_may_not_be_created_is_waited_for(capsys):
     feeds = (Feed(SOURCE, ("charge",)), Feed(RETRY, ("charge",), 1, 5.0))
     looked_at = Feeds(feeds, cluster, may_create=False)
     for _ in range(3):
-        with pytest.raises(BrokerAbsentError, match="create_topics is false"):
+        with pytest.raises(BrokerUnavailableError, match="create_topics is false"):
             looked_at.numbers(feeds[0])
     assert capsys.readouterr().err.count(f"the retry topic {RETRY} is missing, and create_topics is false") == 1
     assert set(cluster.topics) == {SOURCE}
@@ -126,7 +126,7 @@ def test_a_retry_topic_that_may_not_be_created_is_waited_for(capsys):
 @pytest.mark.parametrize("may_create", [True, False])
 def test_at_the_start_the_same_rule_holds(monkeypatch, capsys, may_create):
     """What is missing is created and said; or it is waited for, and the state says for what."""
-    app, cluster, life = App("billing"), Cluster(SOURCE), Life(lambda *_: None)
+    app, cluster, life = App("billing"), Cluster(SOURCE), Lifecycle(lambda *_: None)
     app.handler(Topic(SOURCE))(lambda record: None)
     monkeypatch.setattr(_topics, "Admin", lambda _: cluster)
     settings, looks = load(overrides={"create_topics": may_create}), []

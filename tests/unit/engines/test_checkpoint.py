@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laneway.engines.spark._checkpoint import is_local, require_writable
+from laneway._engines.spark.checkpoint import is_local, require_writable
 from laneway.errors import CheckpointError
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laneway import App, GroupedBy, Retry, Topic
-from laneway.engines._configured import configured
+from laneway._runtime.configure import configured
 from laneway.errors import DeclarationError, SettingsError
 from laneway.settings import load
 

@@ -10,16 +10,16 @@ from typing import ClassVar
 import pytest
 
 from laneway import App, ErrorConsumer, Topic
-from laneway._error_consumer import ErrorRuns
-from laneway.engines import _error_runs
-from laneway.engines._configured import _error_consumer
-from laneway.engines._error_runs import only_run
-from laneway.engines.spark import _errors
-from laneway.engines.spark._errors import SparkErrorSchedule, error_streams
-from laneway.engines.spark._setting import master_of
-from laneway.engines.spark._stream import Stream
+from laneway._declare.error_consumer import ErrorRuns
+from laneway._engines.spark import errors as _errors
+from laneway._engines.spark.errors import SparkErrorSchedule, error_streams
+from laneway._engines.spark.from_settings import master_of
+from laneway._engines.spark.query_spec import QuerySpec
+from laneway._runtime import error_runs as _error_runs
+from laneway._runtime.configure import _error_consumer
+from laneway._runtime.error_runs import only_run
+from laneway.admin import OpenRange, ParkedRecord
 from laneway.errors import EngineError
-from laneway.parked import Extent, Parked
 from laneway.settings import load
 from support.waiting import eventually
 
@@ -84,7 +84,7 @@ def stage(monkeypatch, tmp_path):
         return [SimpleNamespace(name="billing.errors/orders.error@main", control=str(folder / "0-orders.error"))]
 
     monkeypatch.setattr(_errors, "error_streams", error_streams)
-    monkeypatch.setattr(_errors, "TopicQuery", Query)
+    monkeypatch.setattr(_errors, "Query", Query)
     made = SimpleNamespace(notes=[], runs=ErrorRuns(), planned=planned, refreshed=0)
 
     def begin(cron=None):
@@ -213,12 +213,14 @@ class Log:
         return {"orders": 4, "secrets": 9}
 
     def extents(self):
-        return {part: Extent.of(0, len(times), committed) for part, (committed, times) in self.parts.items()}
+        return {part: OpenRange.of(0, len(times), committed) for part, (committed, times) in self.parts.items()}
 
     def read(self, partition, start, end):
         for offset in range(start, end):
             at = [("laneway-parked-at", str(self.parts[partition][1][offset]).encode())]
-            yield Parked.of(Topic("orders.billing.error").record(b"", headers=at, partition=partition, offset=offset))
+            yield ParkedRecord.of(
+                Topic("orders.billing.error").record(b"", headers=at, partition=partition, offset=offset)
+            )
 
     def commit(self, partition, offset):
         Log.commits[partition] = offset
@@ -229,7 +231,7 @@ def streams(monkeypatch, tmp_path):
     """What a run over an error topic would read."""
     monkeypatch.setattr(_error_runs, "ErrorLog", Log)
     empty = dict.fromkeys(("app", "topic", "routes", "payload", "paths", "client", "consumer", "producer"), ())
-    monkeypatch.setattr(_errors, "stream_of", lambda *_: Stream(**empty))
+    monkeypatch.setattr(_errors, "stream_of", lambda *_: QuerySpec(**empty))
     Log.commits = {}
     app = App("billing", errors=ErrorConsumer())
     app.handler(Topic("orders"))(print)

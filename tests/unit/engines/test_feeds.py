@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from laneway.engines import _feeds
-from laneway.engines._feeds import Feeds
-from laneway.engines._topics import Feed
-from laneway.retry import DueEnds
+from laneway._core.due import DueEnds
+from laneway._runtime import feeds as _feeds
+from laneway._runtime.feeds import Feeds
+from laneway._runtime.topics import Feed
 
 DELAY = 60.0
 FEEDS = (Feed("in", ("charge",)), Feed("retry", ("charge",), 1, DELAY))

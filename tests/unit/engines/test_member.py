@@ -10,17 +10,20 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from laneway import Buffer, Topic
-from laneway.engines.direct import _assignment, _member
-from laneway.engines.direct._assignment import Assignment
-from laneway.engines.direct._lease import Lease
-from laneway.engines.direct._logs import Logs
-from laneway.engines.direct._member import Member
-from laneway.engines.direct._offsets import Offsets
-from laneway.engines.direct._recovery import Recovery
-from laneway.engines.direct._station import Station
-from laneway.kafka import Membership, _membership
-from laneway.lanes import CLEAN, decode_finished
-from laneway.pipeline import Backlog, BreakerState
+from laneway._core.breaker import BreakerState
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._core.finished_map import CLEAN, decode_finished
+from laneway._engines.direct import assignment as _assignment
+from laneway._engines.direct import member as _member
+from laneway._engines.direct.assignment import Assignment
+from laneway._engines.direct.lease import Lease
+from laneway._engines.direct.member import Member
+from laneway._engines.direct.offsets import Offsets
+from laneway._engines.direct.recovery import Recovery
+from laneway._engines.direct.recreated_logs import Logs
+from laneway._engines.direct.station import Station
+from laneway._kafka import GroupConsumer
+from laneway._kafka import group_consumer as _membership
 from support.core import FakeSender, SleepingClock, make_route
 
 SHORTEST_INTERVAL = 6.0
@@ -144,7 +147,7 @@ class Scene:
             stations, retries={}, offsets=self.offsets, recovery=recovery, logs=logs, admin=None, start={},
             budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
         )  # fmt: skip
-        membership = Membership({}, "billing", assignment)
+        membership = GroupConsumer({}, "billing", assignment)
         membership.reached = self.offsets.reached
         assignment.membership = assignment.commits = logs.membership = membership
         monkeypatch.setattr(Lease, "now", staticmethod(clock.monotonic))
@@ -182,7 +185,7 @@ class Scene:
 def _station(topic, records):
     return Station(
         make_route(topic=Topic(topic), buffer=Buffer(records=records)), "billing", lanes=4, sender=FakeSender(),
-        loop=lambda: None, lock=threading.Lock(), backlog=Backlog(), breaker=BreakerState(),
+        loop=lambda: None, lock=threading.Lock(), backlog=DeferredKeys(), breaker=BreakerState(),
         notice=lambda text: None, listener=lambda event: None,
     )  # fmt: skip
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from laneway import SparkEngine
-from laneway._life import State
-from laneway.engines.spark._notices import Notices, notice
+from laneway._engines.spark.notices import Notices, notice
+from laneway._runtime.lifecycle import State
 
 
 class Query:

@@ -6,9 +6,11 @@ import time
 
 import pytest
 
-from laneway.engines.direct._offsets import Offsets, marker_at
-from laneway.kafka import Membership
-from laneway.lanes import CLEAN, NEW, Finished, Ledger, decode_finished, encode_finished, since_of
+from laneway._core.commit_markers import since_of
+from laneway._core.finished_map import CLEAN, NEW, FinishedMap, decode_finished, encode_finished
+from laneway._core.ledger import Ledger
+from laneway._engines.direct.offsets import Offsets, marker_at
+from laneway._kafka import GroupConsumer
 
 TOPIC = "orders"
 PLACE = (TOPIC, 0)
@@ -191,7 +193,7 @@ def test_a_map_is_not_lost_while_records_past_it_wait_in_the_intake():
 def test_a_map_that_is_read_past_is_forgotten():
     """Then the ledger knows it all, and no record needs to be asked about."""
     books = Books(start=5, known=(5, encode_finished(5, 8, [5])))
-    books.earlier[PLACE] = Finished([(6, 8)])
+    books.earlier[PLACE] = FinishedMap([(6, 8)])
     books.read([5])
     books.offsets.reached[PLACE] = 8
     books.due()
@@ -376,7 +378,7 @@ class Client:
 
 @pytest.fixture
 def membership():
-    made = Membership({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "group", None)
+    made = GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "group", None)
     real = made._consumer
     made._topics = {TOPIC: TOPIC}
     yield made
@@ -385,7 +387,7 @@ def membership():
 
 def test_a_map_is_kept_when_records_past_it_are_read(membership):
     """It goes into commits until the ledger knows of all before its end: the member must not forget it."""
-    membership.finished[PLACE] = Finished([(6, 8)])
+    membership.finished[PLACE] = FinishedMap([(6, 8)])
     membership._consumer = Client(range(5, 11))
 
     assert [record.offset for record in membership.read(100, 0)] == [5, 8, 9, 10]

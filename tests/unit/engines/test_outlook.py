@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from laneway.engines.direct._outlook import Outlook
+from laneway._engines.direct.outlook import Outlook
+from laneway._kafka import BrokerUnavailableError
 from laneway.errors import AdminError
-from laneway.kafka import BrokerAbsentError
 
 
 class Admin:
@@ -19,7 +19,7 @@ class Admin:
 
     def ends_of(self, places, timeout):
         if self.is_away or self.leaderless:
-            raise BrokerAbsentError("no leader for orders[1]")
+            raise BrokerUnavailableError("no leader for orders[1]")
         return dict.fromkeys(places, 10)
 
     def topics(self, timeout):

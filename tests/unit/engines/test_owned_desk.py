@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from laneway import Ack, Message, Retry, Topic
-from laneway.engines.direct._desk import OwnedDesk
-from laneway.engines.direct._lease import Lease
+from laneway._core.call import Call
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._engines.direct.desk import OwnedDesk
+from laneway._engines.direct.lease import Lease
 from laneway.errors import ProduceError
-from laneway.pipeline import Backlog, Call
 from support.core import FakeClock, FakeSender, make_record, make_route
 
 OUT = Topic("out")
@@ -20,7 +21,7 @@ class Bench:
     def __init__(self, function=None, *, lanes=4, step=0, **fields):
         self.clock, self.sender = FakeClock(), FakeSender()
         self.route = make_route(function, lanes=lanes, **fields)
-        self.backlog = Backlog()
+        self.backlog = DeferredKeys()
         self.desk = OwnedDesk(
             self.route, "billing", lanes=lanes, sender=self.sender, clock=self.clock, backlog=self.backlog
         )

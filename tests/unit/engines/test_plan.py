@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laneway.engines.spark._plan import BatchSize, pack, spread
-from laneway.kafka import Range
+from laneway._engines.spark.plan import BatchSize, pack, spread
+from laneway._kafka import OffsetRange
 
 lengths = st.dictionaries(st.integers(0, 40), st.integers(0, 100_000), max_size=20)
 
 
 def ranges_of(counts):
-    return [Range("t", partition, 10, 10 + count) for partition, count in counts.items()]
+    return [OffsetRange("t", partition, 10, 10 + count) for partition, count in counts.items()]
 
 
 @given(lengths, st.integers(1, 64), st.integers(1, 8))

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from laneway import App, Topic
-from laneway.engines._topics import Feed
-from laneway.engines.spark import _group_commits, _planner
-from laneway.engines.spark._planner import WAITED, Planner
-from laneway.engines.spark._stream import Stream
+from laneway._engines.spark import group_commits as _group_commits
+from laneway._engines.spark import planner as _planner
+from laneway._engines.spark.planner import WAITED, Planner
+from laneway._engines.spark.query_spec import QuerySpec
+from laneway._runtime.topics import Feed
 
 
 class Group:
@@ -40,7 +41,7 @@ def planner(tmp_path, monkeypatch):
     app.handler(Topic("orders"))(charge)
     feeds = (Feed("orders", ("charge",)),)
     rest = {"control": str(tmp_path), "feeds": feeds}
-    return Planner(Stream("billing", "orders", ("charge",), Stream.pickled(app), (), {}, {}, {}, **rest))
+    return Planner(QuerySpec("billing", "orders", ("charge",), QuerySpec.pickled(app), (), {}, {}, {}, **rest))
 
 
 def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from laneway.engines.direct._retries import Retries
-from laneway.lanes import Finished
+from laneway._core.finished_map import FinishedMap
+from laneway._engines.direct.retries import Retries
 
 TOPIC = "orders.billing.retry.1"
 
@@ -44,7 +44,7 @@ def test_a_topic_waits_while_commits_can_tell_of_no_more(full, asked):
 def test_what_an_earlier_owner_has_finished_is_not_lost():
     """Of ten records that were deleted, its map tells of three."""
     retries, reader = made(), Reader()
-    retries._finished[TOPIC, 0] = Finished([(2, 5), (20, 30)])
+    retries._finished[TOPIC, 0] = FinishedMap([(2, 5), (20, 30)])
     reader.lost, reader.gone = 14, [(0, 0, 10), (1, 6, 10)]
 
     assert retries._lost(TOPIC, reader) == 11

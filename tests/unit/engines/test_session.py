@@ -9,16 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from laneway.engines.spark._session import _start_java, session_conf
-from laneway.engines.spark._setting import master_of
-from laneway.engines.spark._spill import Spill, _without_farewells
-from laneway.engines.spark._stream import Stream
+from laneway._engines.spark.from_settings import master_of
+from laneway._engines.spark.output_filter import OutputFilter, _without_farewells
+from laneway._engines.spark.query_spec import QuerySpec
+from laneway._engines.spark.session import _start_java, session_conf
 from laneway.settings._secret import SecretText
 from support.waiting import eventually
 
 
 def stream(tasks, routes):
-    return Stream("a", "t", routes, b"", (), {}, {}, {}, tasks=tasks)
+    return QuerySpec("a", "t", routes, b"", (), {}, {}, {}, tasks=tasks)
 
 
 def test_a_second_copy_of_a_task_is_never_started():
@@ -84,13 +84,13 @@ def test_a_local_master_has_a_slot_for_every_task():
 
 def test_secrets_are_not_shown():
     """A stream's text, which logs may hold, has no client options."""
-    shown = repr(Stream("a", "t", (), b"x", (), {"p": "hush"}, {"p": "hush"}, {"p": "hush"}))
+    shown = repr(QuerySpec("a", "t", (), b"x", (), {"p": "hush"}, {"p": "hush"}, {"p": "hush"}))
     assert "hush" not in shown
 
 
 def test_the_output_of_spark_is_passed_on_without_its_greetings(capfd):
     """What a handler prints is seen, what Spark prints at its start is not."""
-    spill = Spill()
+    spill = OutputFilter()
     with spill.catching():
         text = "Setting default log level to WARN\\nprinted by a handler\\n"
         child = subprocess.Popen([sys.executable, "-c", f"import sys; sys.stderr.write('{text}')"])

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from laneway import App, Breaker, Retry, Topic
-from laneway._error_app import ErrorApp
-from laneway._route import check_together
-from laneway.engines._configured import configured, warn_unused_topics
+from laneway._declare.handler import check_together
+from laneway._runtime.configure import configured, warn_unused_topics
+from laneway._runtime.error_app import ErrorApp
 from laneway.errors import DeclarationError, SettingsError
 from laneway.settings import load
 

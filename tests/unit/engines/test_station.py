@@ -8,8 +8,9 @@ import time
 import pytest
 
 from laneway import App
-from laneway.engines.direct._station import Station
-from laneway.pipeline import Backlog, BreakerState
+from laneway._core.breaker import BreakerState
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._engines.direct.station import Station
 from support.core import FakeSender, make_route
 from support.stations import ORDERS, row, station_of
 from support.waiting import eventually
@@ -21,7 +22,7 @@ def test_lanes_are_those_of_the_partitions_that_are_ours(processes, lanes):
     route = make_route(lanes=2, processes=processes)
     station = Station(
         route, "shop", lanes=processes or 2, sender=FakeSender(), loop=lambda: None, lock=threading.Lock(),
-        backlog=Backlog(), breaker=BreakerState(), notice=lambda text: None, listener=lambda event: None,
+        backlog=DeferredKeys(), breaker=BreakerState(), notice=lambda text: None, listener=lambda event: None,
     )  # fmt: skip
     found = []
     for partitions in (8, 1, 0):

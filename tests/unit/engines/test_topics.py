@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laneway import App, Topic
-from laneway.engines import lag_of
+from laneway._runtime.topics import lag_of
 from laneway.errors import AdminError
 from laneway.settings import load
 
@@ -37,7 +37,7 @@ def test_clients_are_kept_from_look_to_look(app, monkeypatch):
             assert group == "billing"
             return {0: (None, 4), 1: (3, 5)} if topic == "orders" else {0: (1, 2)}
 
-    monkeypatch.setattr("laneway.engines._topics.Admin", Admin)
+    monkeypatch.setattr("laneway._runtime.topics.Admin", Admin)
     lag = lag_of(app, load())
 
     assert [lag(), lag(), lag()] == [7, 7, 7]
@@ -58,7 +58,7 @@ def test_a_lag_that_cannot_be_known_is_none(app, monkeypatch):
                 raise answer
             return answer
 
-    monkeypatch.setattr("laneway.engines._topics.Admin", Admin)
+    monkeypatch.setattr("laneway._runtime.topics.Admin", Admin)
     lag = lag_of(app, load())
 
     assert [lag(), lag()] == [None, 2]

@@ -12,20 +12,21 @@ from types import SimpleNamespace
 import pytest
 
 from laneway import App, Breaker, Retry, RetryAfter, Topic
-from laneway._health import Level
-from laneway._life import Life, State
-from laneway._status import StatusFile, statuses
-from laneway.engines.direct import _progress, _stalls
-from laneway.engines.direct._check import Check
-from laneway.engines.direct._hold import Hold
-from laneway.engines.direct._host import AppHost
-from laneway.engines.direct._lease import Lease
-from laneway.engines.direct._progress import Progress
-from laneway.engines.direct._stalls import Heard
-from laneway.engines.direct._watch import Watch
+from laneway._core.outbox import Late
+from laneway._declare.health import Level
+from laneway._engines.direct import progress as _progress
+from laneway._engines.direct import stalls as _stalls
+from laneway._engines.direct.check import HealthCheck
+from laneway._engines.direct.hold import Hold
+from laneway._engines.direct.host import AppHost
+from laneway._engines.direct.lease import Lease
+from laneway._engines.direct.progress import Progress
+from laneway._engines.direct.stalls import Heard
+from laneway._engines.direct.watch import Watch
+from laneway._runtime.lifecycle import Lifecycle, State
+from laneway._runtime.status_file import StatusFile, statuses
 from laneway.errors import ProduceError
 from laneway.events import CopyFailed, OffsetsCommitted, PartitionsRevoked, RecordParked
-from laneway.pipeline._outbox import Late
 from support.stations import ORDERS, Post, row, station_of
 from support.waiting import eventually
 
@@ -464,7 +465,7 @@ def test_a_partition_that_moves_on_is_committed_in_time(clock):
 
 
 def watching(crew, state=State.CONSUMING, **rest):
-    life = Life()
+    life = Lifecycle()
     life.enter(state)
     watch = Watch(life, **rest)
     watch.attend([crew], None)
@@ -570,7 +571,7 @@ def test_a_reason_knows_since_when():
 )
 def test_the_state_alone_says_something(state, detail, level, code):
     """Before, after and between runs there is an answer."""
-    life = Life()
+    life = Lifecycle()
     life.enter(state, detail)
     watch = Watch(life)
 
@@ -580,9 +581,9 @@ def test_the_state_alone_says_something(state, detail, level, code):
 
 def test_a_notice_is_not_repeated_for_ever(monkeypatch):
     """What has not been said again for a while is over; what somebody else said stays."""
-    from laneway.engines.direct import _watch
+    from laneway._engines.direct import watch as _watch
 
-    life = Life()
+    life = Lifecycle()
     life.enter(State.CONSUMING)
     watch = Watch(life)
     watch.note("cannot write to orders.error")
@@ -608,7 +609,7 @@ def test_ages_are_forgotten_when_partitions_go():
 
 def answered(function, **rest):
     """The first answer of a check."""
-    check = Check(function, asyncio.new_event_loop, every=0.01, **rest)
+    check = HealthCheck(function, asyncio.new_event_loop, every=0.01, **rest)
     first = check.trouble
     check.start()
     try:
@@ -619,7 +620,7 @@ def answered(function, **rest):
 
 def test_a_check_that_has_not_answered_says_so():
     """Until it has said yes, nothing is read."""
-    assert Check(lambda: True, asyncio.new_event_loop).trouble == "the check '<lambda>' has not answered yet"
+    assert HealthCheck(lambda: True, asyncio.new_event_loop).trouble == "the check '<lambda>' has not answered yet"
 
 
 @pytest.mark.parametrize("answer", [True, None, 1, "ready"])
@@ -645,7 +646,7 @@ def test_a_check_that_hangs_counts_as_no_and_recovers(gate):
     def bank():
         return gate.wait(30)
 
-    check = Check(bank, asyncio.new_event_loop, every=0.01, timeout=0.2)
+    check = HealthCheck(bank, asyncio.new_event_loop, every=0.01, timeout=0.2)
     check.start()
     eventually(lambda: check.trouble is None, timeout=20)
     gate.clear()
@@ -668,7 +669,7 @@ def test_an_async_check_runs_on_the_loop_and_has_a_limit():
                 raise
         return answers[0]
 
-    check = Check(bank, lambda: host.loop, every=0.01, timeout=0.3)
+    check = HealthCheck(bank, lambda: host.loop, every=0.01, timeout=0.3)
     check.start()
     try:
         eventually(lambda: check.trouble is None, timeout=20)
@@ -693,7 +694,7 @@ class Switch:
 
 
 def held(check=None):
-    life, crew = Life(), Switch()
+    life, crew = Lifecycle(), Switch()
     life.enter(State.CONSUMING)
     hold = Hold(life)
     hold.attend([crew], None, check)

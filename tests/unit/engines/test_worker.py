@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from laneway.engines.spark import _worker
+from laneway._engines.spark import worker as _worker
 
 
 class FakeWorker:

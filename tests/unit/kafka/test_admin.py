@@ -7,8 +7,8 @@ from concurrent.futures import Future
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from laneway._kafka import Admin, BrokerUnavailableError
 from laneway.errors import AdminError
-from laneway.kafka import Admin, BrokerAbsentError
 
 
 class Client:
@@ -41,7 +41,7 @@ def test_a_refused_login_is_told_as_such(admin):
     admin._client.is_away, admin._client.news = True, [KafkaError(KafkaError._AUTHENTICATION, "wrong password")]
     with pytest.raises(AdminError, match="wrong password") as raised:
         admin.brokers(0.1)
-    assert not isinstance(raised.value, BrokerAbsentError)
+    assert not isinstance(raised.value, BrokerUnavailableError)
 
 
 def test_a_refusal_is_forgotten_when_brokers_have_answered(admin):
@@ -49,7 +49,7 @@ def test_a_refusal_is_forgotten_when_brokers_have_answered(admin):
     admin._client.news = [KafkaError(KafkaError._AUTHENTICATION, "wrong password")]
     assert admin.brokers(0.1) == 1
     admin._client.is_away = True
-    with pytest.raises(BrokerAbsentError, match="nobody"):
+    with pytest.raises(BrokerUnavailableError, match="nobody"):
         admin.brokers(0.1)
 
 
@@ -64,7 +64,7 @@ def test_the_lag_is_asked_for_with_one_client(admin, monkeypatch):
         def committed(self, topic, partitions):
             return dict.fromkeys(partitions, 3)
 
-    monkeypatch.setattr("laneway.kafka._admin.GroupOffsets", Offsets)
+    monkeypatch.setattr("laneway._kafka.admin.GroupOffsets", Offsets)
     monkeypatch.setattr(admin, "partitions", lambda topic: [0, 1])
     monkeypatch.setattr(admin, "ends", lambda topic, partitions: dict.fromkeys(partitions, 5))
     for _ in range(3):
@@ -91,4 +91,4 @@ def test_a_broker_that_goes_away_while_it_creates_a_topic_is_waited_for(admin, c
     admin._client.create_topics = lambda topics, **_: {topics[0].topic: answer}
     with pytest.raises(AdminError, match="cannot create topic orders") as raised:
         admin.create("orders", 3)
-    assert isinstance(raised.value, BrokerAbsentError) is is_passing
+    assert isinstance(raised.value, BrokerUnavailableError) is is_passing

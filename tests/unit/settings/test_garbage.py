@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from laneway.errors import SettingsError
 from laneway.settings import Settings, load
-from laneway.settings._schema import fields, walk
+from laneway.settings._introspect import fields, walk
 
 NAMES = st.sampled_from(sorted({part for key, _ in walk() for part in key.split(".")} | set(fields(Settings))))
 KEYS = st.one_of(NAMES, st.sampled_from(["main", "charge", "env", "file", "<<", ""]), st.text(max_size=5))

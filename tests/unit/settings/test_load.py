@@ -254,7 +254,7 @@ def test_importing_settings_is_light():
         if line.startswith(("import ", "from "))
     }
     assert set() == {name for name in imports if name.startswith(("confluent_kafka", "pyspark"))}
-    assert {"laneway._cron", "laneway._units", "laneway.errors"} == {
+    assert {"laneway._declare.cron", "laneway._declare.units", "laneway.errors"} == {
         name for name in imports if name.startswith("laneway") and not name.startswith("laneway.settings")
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from laneway.settings import load, reference
-from laneway.settings._schema import walk
+from laneway.settings._introspect import walk
 
 DOCS = Path(__file__).parents[3] / "docs" / "configuration.md"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import broker
-from laneway.history import check
+from laneway.devkit import broker
+from laneway.devkit.history import check
 from support.direct_faults import DirectFaultScene, cpu_share
 from support.waiting import eventually
 

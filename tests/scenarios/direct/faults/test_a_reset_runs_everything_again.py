@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.history import read_history
+from laneway.devkit.history import read_history
 from support.direct_scene import QUICK
 from support.fault_scene import FaultScene
 from support.resets import reset

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import Retry, broker
+from laneway import Retry
+from laneway.devkit import broker
 from support.direct_faults import DirectFaultScene, EngineThread
 from support.waiting import eventually
 

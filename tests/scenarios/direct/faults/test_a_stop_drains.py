@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway._life import State
-from laneway.history import check
+from laneway._runtime.lifecycle import State
+from laneway.devkit.history import check
 from support.direct_faults import EngineThread
 from support.waiting import eventually
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laneway import broker
+    from laneway.devkit import broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

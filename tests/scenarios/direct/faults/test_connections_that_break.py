@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 from support.direct_scene import DirectScene
 from support.proxy import Proxy
 

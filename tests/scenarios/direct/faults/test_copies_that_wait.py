@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from laneway.kafka import BrokerAbsentError
+from laneway._kafka import BrokerUnavailableError
 from support.direct_scene import QUICK
 from support.fault_scene import FaultScene
 from support.waiting import eventually
@@ -44,7 +44,7 @@ class WaitScene(FaultScene):
         """As ever; a topic that has just been created has no leader for a moment."""
         try:
             return super().parked()
-        except BrokerAbsentError:
+        except BrokerUnavailableError:
             return []
 
     def reject(self, value: bytes, headers: object = None) -> None:

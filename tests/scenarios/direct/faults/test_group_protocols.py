@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import ConsumerGroupType
 
-from laneway._life import State
-from laneway.history import Recorder
+from laneway._runtime.lifecycle import State
+from laneway.devkit.history import Recorder
 from support.direct_faults import EngineThread
 from support.waiting import eventually
 

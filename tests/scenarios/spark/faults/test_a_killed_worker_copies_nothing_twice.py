@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.history import check
+from laneway.devkit.history import check
 
 if TYPE_CHECKING:
     from support.fault_scene import FaultScene

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway import broker
+from laneway.devkit import broker
 from support.fault_scene import FaultScene
 from support.waiting import eventually
 

@@ -1,0 +1,371 @@
+"""Call: runs a turn through the user's function. Lanes call it, outside any lock."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from laneway._core.batch_pieces import BatchPieces, groups_of
+from laneway._core.breaker import uncalled
+from laneway._core.interceptors import StandIns, intercepted, producing
+from laneway._core.result import Result
+from laneway._declare.breaker import is_failure
+from laneway._declare.record import Batch, Record
+from laneway.codecs import Raw
+from laneway.errors import DeclarationError, HandlerTimeoutError, LanewayError, Skip
+from laneway.observe import RecordSkipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laneway._clock import Clock
+    from laneway._core.result import Posted
+    from laneway._core.scheduler import KeyQueue
+    from laneway._declare.handler import HandlerSpec
+    from laneway._declare.retry import Retry
+
+__all__ = ["Call"]
+
+
+class Call:
+    """Runs turns of one route.
+
+    Args:
+        route: whose function to call.
+        clock: times the calls.
+        slice_: a lane gives back what it has not begun after this many seconds, so that a handler which turned slow
+            does not keep records waiting behind it while other lanes are free.
+    """
+
+    def __init__(self, route: HandlerSpec, clock: Clock, slice_: float = 0.002) -> None:
+        self._stand_ins = StandIns(route) if route.is_batch and route.interceptors.consume else None
+        self._function = intercepted(route, self._stand_ins)
+        self._messages = producing(route)
+        self._addresses = route.addresses
+        self._keeps_reasons = RecordSkipped in route.wanted
+        self._name = route.name
+        self._halts = route.breaker is not None
+        self._retry = route.retry
+        """Whether a turn ends when the handler fails: no call may begin before the breaker has had its say."""
+        self._is_unique = route.kind == "unique"
+        self._grouping = route.grouping
+        self._bisect = route.bisect
+        self._codec = None if type(route.topic.value) is Raw else route.topic.value
+        self._timeout = route.timeout.total_seconds() if route.timeout else None
+        self._clock = clock
+        self._slice = slice_
+        self._open: dict[int, tuple[Iterator[KeyQueue[Record[Any]]], Result]] = {}
+        """Id of a turn under way to what is left of it, and its result. Each queue is given once, to whoever asks."""
+
+    def relieve(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[list[KeyQueue[Record[Any]]], Result] | None:
+        """The queues that the lane of a turn has not begun, and will not, and its result so far.
+
+        None when the turn is not under way. Any thread may call it.
+        """
+        rest, result = self._open.get(id(turn), (None, None))
+        return None if rest is None or result is None else (list(rest), result)
+
+    def single(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+        """Call a sync function for each record of a turn."""
+        result, function, codec = Result(), self._function, self._codec
+        finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
+        began = self._clock.monotonic()
+        end = began + self._slice
+        for index, queue in enumerate(self._opened(turn, result)):
+            count = 0
+            for record in queue.items[queue.start : queue.start + queue.taken]:
+                try:
+                    if codec is not None and record.raw is not None:
+                        record.value = codec.decode(record.raw)
+                    if limit is None:
+                        answer = function(record)
+                    else:
+                        start = self._clock.monotonic()
+                        answer = function(record)
+                        self._check_limit(start, limit)
+                    if answer is None:
+                        finished.append(record)
+                    else:
+                        result.outputs.append(((record,), self._posted(answer)))
+                except Exception as error:  # noqa: BLE001 - the lane boundary: any failure of user code climbs the ladder
+                    if not self._is_skipped(result, index, record, error):
+                        break
+                count += 1
+            result.calls += count
+            done.append(count)
+            # Reading the clock at each record would cost more than a fast handler.
+            if (halts and _has_failed(result, index, self._retry)) or (
+                (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
+            ):
+                break
+        return self._over(turn, result, began)
+
+    async def single_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+        """Await an async function for each record of a turn."""
+        result, function, codec = Result(), self._function, self._codec
+        finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
+        began = self._clock.monotonic()
+        end = began + self._slice
+        for index, queue in enumerate(self._opened(turn, result)):
+            count = 0
+            for record in queue.items[queue.start : queue.start + queue.taken]:
+                try:
+                    if codec is not None and record.raw is not None:
+                        record.value = codec.decode(record.raw)
+                    answer = await (function(record) if limit is None else self._limited(function(record), limit))
+                    if answer is None:
+                        finished.append(record)
+                    else:
+                        result.outputs.append(((record,), self._posted(answer)))
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
+                    if not self._is_skipped(result, index, record, error):
+                        break
+                count += 1
+            result.calls += count
+            done.append(count)
+            if (halts and _has_failed(result, index, self._retry)) or (
+                (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
+            ):
+                break
+        return self._over(turn, result, began)
+
+    async def one_async(self, record: Record[Any]) -> Result | None:
+        """As `single_async` with a turn of one record; None when it was handled and there is nothing more to say.
+
+        That is nearly every turn of a slow handler, and what a lane costs is made of such small things. The caller
+        takes the time.
+        """
+        result = None
+        try:
+            if self._codec is not None and record.raw is not None:
+                record.value = self._codec.decode(record.raw)
+            call = self._function(record)
+            answer = await (call if self._timeout is None else self._limited(call, self._timeout))
+            if answer is not None:
+                posted = self._posted(answer)
+                result = Result()
+                result.outputs.append(((record,), posted))
+                result.done.append(1)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
+            result = Result()
+            result.done.append(int(self._is_skipped(result, 0, record, error)))
+        if result is not None:
+            result.calls = 1
+        return result
+
+    def batch(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+        """Call a sync function with the records of a turn together, or piece by piece."""
+        result, pieces = self._gather(turn)
+        began = self._clock.monotonic()
+        for piece in pieces:
+            start = self._clock.monotonic()
+            batch = Batch(piece.copy())  # a handler that sorts or empties its list must not do so to ours
+            try:
+                answer = self._function(batch)
+                if self._timeout is not None:
+                    self._check_limit(start, self._timeout)
+                self._accept(result, pieces, batch, answer)
+            except Skip as skip:
+                self._skip_all(result, piece, skip)
+            except Exception as error:  # noqa: BLE001 - the lane boundary
+                self._fail_all(result, pieces, piece, error)
+                if self._halts and self._is_enough(result, error):
+                    break
+        return self._closed(result, turn, pieces, began)
+
+    async def batch_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+        """Await an async function with the records of a turn together, or piece by piece."""
+        result, pieces = self._gather(turn)
+        began = self._clock.monotonic()
+        for piece in pieces:
+            batch = Batch(piece.copy())
+            try:
+                call = self._function(batch)
+                answer = await (call if self._timeout is None else self._limited(call, self._timeout))
+                self._accept(result, pieces, batch, answer)
+            except Skip as skip:
+                self._skip_all(result, piece, skip)
+            except asyncio.CancelledError as error:
+                self._fail_all(result, pieces, piece, self._cancelled(error))
+            except Exception as error:  # noqa: BLE001 - the lane boundary
+                self._fail_all(result, pieces, piece, error)
+                if self._halts and self._is_enough(result, error):
+                    break
+        return self._closed(result, turn, pieces, began)
+
+    def _opened(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> Iterator[KeyQueue[Record[Any]]]:
+        rest = iter(turn)
+        if len(turn) == 1:
+            return rest
+        # The first one is the lane's whatever happens, or a lane that is slow to begin would be left with nothing.
+        first = next(rest)
+        self._open[id(turn)] = (rest, result)
+        return chain((first,), rest)
+
+    def _over(self, turn: list[KeyQueue[Record[Any]]], result: Result, began: float) -> Result:
+        self._open.pop(id(turn), None)
+        result.calls += len(result.failures)
+        result.seconds = self._clock.monotonic() - began
+        return result
+
+    def _is_skipped(self, result: Result, index: int, record: Record[Any], error: BaseException) -> bool:
+        """Take down how a call ended that did not return; whether the next record of its queue may be called."""
+        if isinstance(error, Skip):
+            self._skip_all(result, (record,), error)
+            return True
+        if isinstance(error, asyncio.CancelledError):
+            error = self._cancelled(error)
+        result.failures[index] = (record, error)  # type: ignore[assignment]  # of the others only exceptions are caught
+        return False
+
+    def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[Result, BatchPieces]:
+        """What to call with; a kind that is wrong fails all of it before anything is called."""
+        result = Result()
+        records = self._decoded(turn, result)
+        if self._grouping is None:
+            return result, BatchPieces(turn, [records], bisect=self._bisect)
+        try:
+            groups = groups_of(self._grouping, records, self._name) if records else []
+        except DeclarationError as error:
+            pieces = BatchPieces(turn, [])
+            result.members += pieces.failed(records, error)
+            return result, pieces
+        return result, BatchPieces(turn, groups, bisect=self._bisect)
+
+    def _decoded(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> list[Record[Any]]:
+        """Decode the members; what cannot be decoded is parked alone and does not fail the others."""
+        codec, stand_ins = self._codec, self._stand_ins
+        if codec is None and stand_ins is None and not self._is_unique:
+            return [record for queue in turn for record in queue.work()]
+        records = []
+        for index, queue in enumerate(turn):
+            work = queue.work()
+            if self._is_unique and len(work) > 1:
+                result.older[id(work[-1])] = work[:-1]
+                work = work[-1:]
+            for record in work:
+                try:
+                    if codec is not None and record.raw is not None:
+                        record.value = codec.decode(record.raw)
+                    if stand_ins is not None:
+                        stand_ins.add(record)
+                    records.append(record)
+                except Skip as skip:
+                    self._skip_all(result, [record], skip)
+                except Exception as error:  # noqa: BLE001 - a codec is user code too
+                    result.members.append((index, record, error))
+        return records
+
+    def _accept(self, result: Result, pieces: BatchPieces, batch: Batch[Any], answer: object) -> None:
+        """Take over what the handler returned. All that can fail comes first, so that a failed call leaves no trace."""
+        posted = None if answer is None else self._posted(answer)
+        records = pieces.now
+        if batch.fates:
+            fates = self._fates(pieces.now, batch)
+            records = [record for record in pieces.now if id(record) not in fates]
+            for record in pieces.now:
+                error = fates.get(id(record))
+                if isinstance(error, Skip):
+                    self._skip_all(result, [record], error)
+                elif error is not None:
+                    result.members += pieces.failed((record,), error)
+        if posted is None:
+            result.finished += records
+        else:
+            # Also when every record was marked: what the handler wants to say must not depend on who else is there.
+            result.outputs.append((records, posted))
+
+    def _fates(self, piece: list[Record[Any]], batch: Batch[Any]) -> dict[int, Exception]:
+        """Id of a marked record to what was said of it last.
+
+        Raises:
+            DeclarationError: when a record was marked that is not in the batch: the one that was meant, of which it is
+                perhaps a copy, would count as handled.
+        """
+        ours = {id(record) for record in piece}
+        for record, _ in batch.fates:
+            if id(record) not in ours:
+                what = type(record).__name__
+                if isinstance(record, Record):
+                    what = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+                raise DeclarationError(
+                    f"handler {self._name!r} marked something that is not in its batch ({what}); mark the very records "
+                    "that the batch holds, not copies of them or their values"
+                )
+        return {id(record): error for record, error in batch.fates}
+
+    @staticmethod
+    def _fail_all(result: Result, pieces: BatchPieces, records: list[Record[Any]], error: Exception) -> None:
+        """The call failed, whatever was marked before: so did every record, unless the halves are to tell which."""
+        if not pieces.halve(error):
+            result.members += pieces.failed(records, error)
+
+    def _is_enough(self, result: Result, error: Exception) -> bool:
+        """Whether the rest of a turn is left to the breaker to decide on.
+
+        Halves are looked at until two records have failed and none was handled: then it is not a record's fault.
+        """
+        is_lost = not self._bisect or (len(result.members) > 1 and not result.finished and not result.outputs)
+        result.is_halted = is_lost and is_failure(error, self._retry)
+        return result.is_halted
+
+    def _skip_all(self, result: Result, records: Sequence[Record[Any]], skip: Skip) -> None:
+        result.skipped += records
+        if self._keeps_reasons:
+            result.reasons |= dict.fromkeys(map(id, records), skip)
+
+    def _closed(self, result: Result, turn: list[KeyQueue[Record[Any]]], pieces: BatchPieces, began: float) -> Result:
+        if self._stand_ins is not None:
+            self._stand_ins.forget(turn)
+        result.done = [queue.taken for queue in turn]
+        result.calls, result.back = pieces.calls, pieces.back
+        if result.is_halted:
+            result.back |= uncalled(turn, result)
+        result.seconds = self._clock.monotonic() - began
+        return result
+
+    def _posted(self, answer: object) -> list[Posted]:
+        """Encode here, in the lane, so that a value which cannot be encoded fails its record."""
+        return [
+            (
+                self._addresses.get(message.topic.name, message.topic.name),
+                message.key,
+                None if message.value is None else message.topic.value.encode(message.value),
+                message.headers,
+                message.partition,
+                message.timestamp,
+            )
+            for message in self._messages(answer)
+        ]
+
+    def _check_limit(self, began: float, limit: float) -> None:
+        now = self._clock.monotonic()
+        if now - began > limit:
+            raise HandlerTimeoutError(f"handler {self._name!r} took {now - began:.3f} s; its time limit is {limit:g} s")
+
+    def _cancelled(self, error: asyncio.CancelledError) -> Exception:
+        """The failure of a handler that awaited something cancelled; when the lane itself is cancelled, go on raising.
+
+        Let through, it would end the lane in silence and leave its records unfinished for ever.
+        """
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise error
+        return LanewayError(f"handler {self._name!r} awaited something that was cancelled")
+
+    async def _limited(self, call: Any, limit: float) -> Any:
+        try:
+            # timeout() cancels the call and leaves only when it has really ended, which is what keeps the key waiting.
+            async with asyncio.timeout(limit):
+                return await call
+        except TimeoutError as error:
+            raise HandlerTimeoutError(
+                f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
+            ) from error
+
+
+def _has_failed(result: Result, index: int, retry: Retry) -> bool:
+    """Whether the handler, and not the record, failed at a queue of a turn."""
+    failure = result.failures.get(index)
+    return failure is not None and is_failure(failure[1], retry)

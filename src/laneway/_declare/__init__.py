@@ -1,0 +1,1 @@
+"""What a user writes: apps, topics, handlers, retries. No I/O."""

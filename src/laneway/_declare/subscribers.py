@@ -1,0 +1,72 @@
+"""Subscribers: functions that are told of events, in the process that runs the app."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from laneway._declare.interceptors import is_async, name_of
+from laneway.errors import DeclarationError, text_of
+from laneway.events import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway.events import Event
+
+__all__ = ["Subscribers"]
+
+
+class Subscribers:
+    """The functions that subscribed to an app's events. Any thread may tell; one function is called at a time.
+
+    It stays where it is: it never travels to Spark's workers, so a function may hold a lock or a socket.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[tuple[tuple[type[Event], ...], Callable[..., Any]]] = []
+        # One that may be entered again: a subscriber that pauses the engine makes an event itself.
+        self._lock = threading.RLock()
+
+    def add(self, kinds: tuple[type[Event], ...], function: Callable[..., Any]) -> None:
+        """Let a function be told of some kinds of events.
+
+        Raises:
+            DeclarationError: when it cannot be.
+        """
+        known = ", ".join(kind.__name__ for kind in EVENTS)
+        if not kinds:
+            raise DeclarationError(f"app.on() names no event; give one or more of {known}")
+        for kind in kinds:
+            if kind not in EVENTS:
+                raise DeclarationError(f"app.on({kind!r}): not an event; laneway.events has {known}")
+        if not callable(function):
+            raise DeclarationError(f"app.on(…): {function!r} is not a function of one event")
+        if is_async(function):
+            raise DeclarationError(f"subscriber {name_of(function)!r} is async; a subscriber is a plain function")
+        self._functions.append((kinds, function))
+
+    def tell(self, *events: Event) -> None:
+        """Call each function with each event that it subscribed to. What one raises harms nobody."""
+        with self._lock:
+            for event in events:
+                for kinds, function in self._functions:
+                    if isinstance(event, kinds):
+                        self._call(function, event)
+
+    def __reduce__(self) -> tuple[type[Subscribers], tuple[()]]:
+        """Travel without the functions: they are called only here."""
+        return (type(self), ())
+
+    @staticmethod
+    def _call(function: Callable[..., Any], event: Event) -> None:
+        try:
+            function(event)
+        except Exception as error:  # noqa: BLE001 - user code
+            what = f"subscriber {name_of(function)!r} failed on {type(event).__name__}"
+            sys.stderr.write(f"laneway: {what}: {_one_line(error)}\n")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {text_of(error)}".split())

@@ -1,0 +1,1 @@
+"""Where an app runs: Spark, or this process."""

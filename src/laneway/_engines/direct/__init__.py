@@ -1,0 +1,5 @@
+"""The direct engine: a consumer group's member in this process, with the same desk, lanes and ladder as on Spark."""
+
+from laneway._engines.direct.engine import DirectEngine
+
+__all__ = ["DirectEngine"]

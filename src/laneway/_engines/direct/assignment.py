@@ -1,0 +1,315 @@
+"""Assignment: the partitions that the group gives and takes. Called inside reads, on the member's thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from laneway._core.commit_markers import UNDER_WAY
+from laneway._core.finished_map import CLEAN, NEW, decode_finished, is_clean
+from laneway._engines.direct.lease import Lease
+from laneway._engines.direct.offsets import marker_at
+from laneway._kafka import BrokerUnavailableError, FencedError
+from laneway._runtime.recreated import size_at_start
+from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from laneway._engines.direct.commits import Commits
+    from laneway._engines.direct.offsets import Offsets
+    from laneway._engines.direct.recovery import Recovery
+    from laneway._engines.direct.recreated_logs import Logs
+    from laneway._engines.direct.retries import Retries
+    from laneway._engines.direct.station import Station
+    from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place
+    from laneway.events import Event
+
+__all__ = ["Assignment"]
+
+T = TypeVar("T")
+
+_ANSWER = 5.0  # seconds to wait for the coordinator at a time
+_SHORT = 1.0  # seconds to wait for an answer outside of a callback, where the group counts them; it is asked for again
+_LOOK = 0.002  # seconds between looks at what is being finished
+
+
+class Assignment:
+    """Sees to it that a partition has one owner: begins where the last one ended, ends where the next one begins.
+
+    Args:
+        stations: topic, of retries too, to the stations that read it.
+        retries: source to what reads its retry topics.
+        offsets: what may be committed.
+        recovery: looks for copies that a killed process has left.
+        logs: recognises topics that were recreated.
+        admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
+        start: topic to where a group begins that has committed nothing: ``earliest`` or ``latest``.
+        budget: seconds that giving partitions back may take.
+        patience: seconds that brokers may take to answer when partitions come.
+        tell: told of events.
+        note: told in words what is unusual.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        stations: Mapping[str, list[Station]],
+        *,
+        retries: Mapping[str, Retries],
+        offsets: Offsets,
+        recovery: Recovery,
+        logs: Logs,
+        admin: Admin,
+        start: Mapping[str, str],
+        budget: float,
+        patience: float,
+        tell: Callable[[Event], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._stations = stations
+        self._retries = retries
+        self._offsets = offsets
+        self._recovery = recovery
+        self.logs = logs
+        """What is done about logs that are not those that were read."""
+        self._admin = admin
+        self._start = start
+        self._budget = budget
+        self._patience = patience
+        self._deadline = 0.0
+        """When brokers must have answered what has to be known of partitions that came."""
+        self._tell = tell
+        self._note = note
+        self.lease = Lease(float("inf"))
+        self.membership: GroupConsumer
+        self.commits: Commits
+        self._had: set[str] = set()
+        """Topics of which we had partitions."""
+        self._sizes: dict[str, int] = {}
+        """Topic to how many of its partitions begin at their ends; 0 when the group has read it before."""
+        self._missing: set[str] = set()
+        """Topics that are waited for, and said to be."""
+        self._new: list[Place] = []
+        self.held: set[str] = set()
+        """Topics whose partitions are not to be read for now, those that come neither."""
+        self.is_leaving = False
+        """Whether nothing is to be waited for any more when partitions are given back. Any thread may set it."""
+        self.is_expelled = False
+        """Whether partitions were taken from us while we were leaving: what was not committed of them is repeated."""
+        self.has_joined = threading.Event()
+        """Set when partitions were assigned for the first time."""
+
+    def assigned(self, places: list[Place]) -> Mapping[Place, int]:
+        """These partitions are ours from now on; gives where each is read from."""
+        self._deadline = time.monotonic() + self._patience
+        everything = self._with_retries(places)
+        known = self._known(everything)
+        fresh = self._answered(lambda: self.logs.begin(places, known))
+        known = {place: found for place, found in known.items() if place not in fresh}
+        # One that was deleted under us is read from its start.
+        self._sizes |= dict.fromkeys((self._missing & self._had) | self.logs.restarted, 0)
+        self._settle_topics(places)
+        starts = {place: self._begin(place, known.get(place)) for place in everything}
+        for source in dict.fromkeys(topic for topic, _ in places):
+            self._open(source, [part for topic, part in places if topic == source], starts, known)
+        self.membership.paused.update(place for place in places if place[0] in self.held)
+        for topic in dict.fromkeys(topic for topic, _ in places):
+            self._tell(PartitionsAssigned(topic, tuple(part for name, part in places if name == topic)))
+        if not self._missing.isdisjoint(topic for topic, _ in places):
+            self._missing.difference_update(topic for topic, _ in places)
+            self._note("")
+        self._had.update(topic for topic, _ in places)
+        self.has_joined.set()
+        return starts
+
+    def revoked(self, places: list[Place]) -> None:
+        """Finish what was begun of these partitions, commit it, and let go of them."""
+        everything = self._with_retries(places)
+        deadline = time.monotonic() + self._budget
+        for topic, partition in everything:
+            for station in self._stations[topic]:
+                station.release(partition)
+        while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
+            self.lease.renew()  # the client goes on in the background, and calls that end now are to count
+            time.sleep(_LOOK)
+        self._commit_last(everything, deadline)
+        self._let_go(places)
+        self._tell_revoked(places, is_lost=False)
+
+    def lost(self, places: list[Place]) -> None:
+        """Somebody else has these partitions already: forget them."""
+        self.is_expelled |= self.is_leaving
+        self._let_go(places)
+        self._tell_revoked(places, is_lost=True)
+
+    def hear_commits(self) -> list[Mapping[Place, OffsetAndMetadata]]:
+        """Act on what became of commits; gives those that the group has taken."""
+        for offsets, error in (answers := self.commits.answers()):
+            if error is not None:
+                self._offsets.failed(offsets)
+            else:
+                self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
+
+        return [offsets for offsets, error in answers if error is None]
+
+    def out_of_range(self, place: Place, offset: int) -> None:
+        """An offset was to be read that is not in the log: records were deleted, or the topic was recreated."""
+        self.logs.out_of_range(place, offset)
+
+    def troubled(self, place: Place, error: str) -> None:
+        """A partition cannot be read for now."""
+        self._missing.add(place[0])
+        self._note(f"waiting for topic {place[0]}: {error}")
+
+    def tell_committed(self, offsets: Mapping[Place, int]) -> None:
+        """Tell of offsets that the broker has."""
+        for topic in dict.fromkeys(name for name, _ in offsets):
+            found = tuple((part, at) for (name, part), at in offsets.items() if name == topic)
+            self._tell(OffsetsCommitted(topic, found))
+
+    def commit_now(self, offsets: Mapping[Place, OffsetAndMetadata], deadline: float) -> bool:
+        """Commit and see it done; a coordinator that is away is waited for, but not for ever: then it is False.
+
+        Nobody waits for the answer to a commit that is under way: this one follows it on the same connection.
+        """
+        while offsets:
+            try:
+                self.commits.commit(offsets)
+            except FencedError:
+                return False
+            except BrokerUnavailableError:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.05)
+            else:
+                self.committed(offsets)
+                return True
+        return True
+
+    def committed(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
+        """The broker has these."""
+        self._offsets.sent(offsets)
+        self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
+
+    def _with_retries(self, places: Iterable[Place]) -> list[Place]:
+        found: list[Place] = []
+        for source, partition in places:
+            beside = self._retries[source].topics if source in self._retries else ()
+            found += dict.fromkeys([(source, partition), *((topic, partition) for topic in beside)])
+        return found
+
+    def _known(self, places: list[Place]) -> dict[Place, OffsetAndMetadata]:
+        """What was committed."""
+        return self._answered(lambda: self.membership.known(places, _ANSWER)) if places else {}
+
+    def _settle_topics(self, places: list[Place]) -> None:
+        """Learn how many partitions the topics had when the group began to read them."""
+        for topic in {topic for topic, _ in places if self._start.get(topic) == "latest"}:
+            if self._sizes.get(topic) == 0:
+                continue
+            # The new ones may be all that we have: what others have counts too.
+            everywhere = self._answered(partial(self._admin.partitions, topic))
+            found = self._known([(topic, partition) for partition in everywhere])
+            size = size_at_start(found.values(), len(everywhere))
+            self._sizes[topic] = min(size, self._sizes.get(topic, size))
+
+    def _begin(self, place: Place, known: OffsetAndMetadata | None) -> int:
+        """Where to read from."""
+        if known is not None:
+            return known[0]
+        # A partition that came later is read from its first record on, or those written before we saw it were lost.
+        return self._bounds(place)[1 if self._is_first(place) else 0]
+
+    def _is_first(self, place: Place) -> bool:
+        """Whether a partition was there when the group began, and is to be read from its end on."""
+        topic, partition = place
+        return partition < self._sizes.get(topic, 0)
+
+    def _bounds(self, place: Place) -> tuple[int, int]:
+        return self._answered(lambda: self._admin.bounds(*place))
+
+    def _open(
+        self, source: str, partitions: list[int], starts: Mapping[Place, int], known: Mapping[Place, OffsetAndMetadata]
+    ) -> None:
+        unclean = []
+        for partition in partitions:
+            places = self._with_retries([(source, partition)])
+            for place in places:
+                found = known.get(place)
+                word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else UNDER_WAY
+                topic_id = self.logs.id_of(place[0])
+                self._offsets.begin(place, starts[place], found, marker_at(found, word), topic_id=topic_id)
+                finished = None if found is None else decode_finished(*found)
+                # One that tells of more than there is speaks of another log; what is written next would be passed over.
+                if finished is not None and finished.end <= self._bounds(place)[1]:
+                    self.membership.finished[place] = finished
+                for station in self._stations[place[0]]:
+                    station.open(partition)
+            if not all(is_clean(known.get(place, (0, CLEAN))[1]) for place in places):
+                unclean.append(partition)
+        held = self._recovery.begin(source, partitions, self._offsets.with_times(starts), unclean=unclean)
+        is_delayed = source in self._retries and source in self._retries[source].topics
+        self.membership.paused.update((source, partition) for partition in (partitions if is_delayed else held))
+        self._new += [(source, partition) for partition in partitions]
+
+    def settle_in(self) -> None:
+        """Before the first record of new partitions runs: say that we are at work on them."""
+        if not self._new:
+            return
+        places, self._new = [place for place in self._new if self._offsets.has(place)], []
+        marks = self._offsets.marks(self._with_retries(places))
+        self.commit_now(marks, max(self._deadline, time.monotonic() + _ANSWER))
+        waiting = self._recovery.places
+        for place in [place for place in places if place not in waiting]:
+            self.own_retries(*place)
+
+    def own_retries(self, source: str, partition: int) -> None:
+        """Let the retry topics of a partition be read."""
+        retries = self._retries.get(source)
+        if retries is not None:
+            starts = {(topic, partition): self._offsets.position((topic, partition)) for topic in retries.topics}
+            finished = {place: found for place in starts if (found := self.membership.finished.get(place)) is not None}
+            retries.own(starts, self.membership.epoch, finished)
+
+    def _answered(self, ask: Callable[[], T]) -> T:
+        """What a broker answers; without it nothing can begin, so it is asked for nearly as long as the group waits."""
+        while True:
+            self.lease.renew()
+            try:
+                return ask()
+            except BrokerUnavailableError:
+                if self.is_leaving or time.monotonic() > self._deadline:
+                    raise
+                time.sleep(0.05)
+
+    def _is_drained(self, places: Iterable[Place]) -> bool:
+        # A station that was told to finish has dropped what was not begun; when it is over, nothing is under way.
+        return all(
+            station.is_over or station.desk.is_drained(part)
+            for topic, part in places
+            for station in self._stations[topic]
+        )
+
+    def _commit_last(self, places: list[Place], deadline: float) -> None:
+        self.logs.look(places)
+        due = self._offsets.due(self.membership.finished, last_of=places)
+        self.commit_now(due, max(deadline, time.monotonic() + 1.0))
+
+    def _let_go(self, places: list[Place]) -> None:
+        for source, partition in places:
+            self._recovery.end(source, partition)
+            if source in self._retries:
+                self._retries[source].disown(partition, self.membership.epoch + 1)
+        for place in self._with_retries(places):
+            for station in self._stations[place[0]]:
+                station.fence(place[1], self.membership.epoch)
+            self.logs.leave(place)
+            self._offsets.end(place)
+            self.membership.finished.pop(place, None)
+
+    def _tell_revoked(self, places: list[Place], *, is_lost: bool) -> None:
+        for topic in dict.fromkeys(topic for topic, _ in places):
+            partitions = tuple(part for name, part in places if name == topic)
+            self._tell(PartitionsRevoked(topic, partitions, is_lost))

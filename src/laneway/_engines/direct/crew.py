@@ -1,0 +1,302 @@
+"""Crew: everything that runs an app's handlers on one cluster, put together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from laneway._core.breaker import BreakerState
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._engines.direct.assignment import Assignment
+from laneway._engines.direct.lease import Lease
+from laneway._engines.direct.member import Member
+from laneway._engines.direct.offsets import Offsets
+from laneway._engines.direct.recovery import Recovery
+from laneway._engines.direct.recreated_logs import Logs
+from laneway._engines.direct.retries import Retries
+from laneway._engines.direct.station import Station
+from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
+from laneway._runtime.clients import reading_options
+from laneway._runtime.configure import producers_elsewhere
+from laneway._runtime.topic_care import Care
+from laneway._runtime.topics import feeds_of
+from laneway.observe import Tally
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
+
+    from laneway._declare.handler import HandlerSpec
+    from laneway._engines.direct.commits import Commits
+    from laneway._engines.direct.station import Hooks
+    from laneway._kafka import Place
+    from laneway.events import Event
+    from laneway.settings import ClusterSettings, Settings
+
+__all__ = ["Crew"]
+
+_LOOK = 0.02  # seconds between looks at whether the group was left
+_LEAVE = 15.0  # seconds that the last commit and leaving the group may take
+_REBALANCE = 2.0  # seconds after which leaving is held up by a rebalance
+_WAITING = (
+    "everything is committed; waiting for the group to finish its rebalance, "
+    "so that the other members get the partitions at once. A second signal ends the process now"
+)
+_ASK = 1.0  # seconds between questions for what others of the group have committed
+_PATIENCE = 0.6  # of max_poll_interval: what brokers may take to answer when partitions come
+_LEASE = 2 / 3  # of session_timeout: the last heartbeat may be a third of it older than the last poll
+_BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
+
+
+class Crew:
+    """The member of the group, the stations of the handlers, and what reads their retry topics.
+
+    Args:
+        app: the app's name, which is the group.
+        routes: its handlers on this cluster.
+        cluster: where.
+        settings: the configuration.
+        loop: gives the loop that async handlers run on.
+        tell: told of events; any thread calls it.
+        note: told in words what is waited for; any thread calls it.
+        limits: where to end in each partition, whatever is written there meanwhile; None for no end.
+        hooks: setups and cleanups of the app, for processes that handlers have of their own.
+        commits: makes what commits for the member; it does so itself without.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        app: str,
+        routes: list[HandlerSpec],
+        cluster: ClusterSettings,
+        settings: Settings,
+        *,
+        loop: Callable[[], asyncio.AbstractEventLoop],
+        tell: Callable[[Event], None],
+        note: Callable[[str], None],
+        limits: Mapping[Place, int] | None = None,
+        hooks: Hooks = ((), ()),
+        commits: Callable[[GroupConsumer], Commits] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.admin = Admin(cluster.client_options())
+        self.sources = list(dict.fromkeys(route.topic.name for route in routes))
+        self._app = app
+        self._note = note
+        self._session = max(_LEAVE, cluster.consumer.session_timeout.total_seconds() + _REBALANCE)
+        self._asked = 0.0
+        partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
+        elsewhere = producers_elsewhere(routes, settings)
+        self._sender = sender_of(cluster.producer_options(), elsewhere)
+        lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
+        stations: dict[str, list[Station]] = {}
+        by_source: dict[str, list[Station]] = {}
+        for route in routes:
+            lock, backlog, breaker = threading.Lock(), DeferredKeys(), BreakerState()
+            for step in range(route.retry.hops + 1):
+                own = route.at_step(app, step)
+                station = Station(
+                    own,
+                    app,
+                    lanes=route.processes or max(1, route.lanes),
+                    sender=self._sender,
+                    loop=loop,
+                    lock=lock,
+                    backlog=backlog,
+                    breaker=breaker,
+                    notice=note,
+                    listener=tell,
+                    hooks=hooks,
+                    lease=lease,
+                )
+                stations.setdefault(own.topic.name, []).append(station)
+                by_source.setdefault(route.topic.name, []).append(station)
+        self.stations = [station for found in stations.values() for station in found]
+        self._may_create = settings.create_topics
+        # Not of runs over an error topic: that one is what they read.
+        errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
+        care = Care(lambda: self.admin, errors, may_create=settings.create_topics)
+        for station in self.stations:
+            station.desk.outbox.diagnose = care.trouble
+        options = reading_options(cluster, routes, sum(partitions.values()))
+        # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
+        skip_lost = settings.on_data_loss == "continue" or limits is not None
+        reached: dict[Place, int] = {}
+        offsets = Offsets(stations, reached)
+        retries = {
+            topic: self._retries(topic, routes, stations, offsets, options, skip_lost=skip_lost)
+            for topic in self.sources
+            if any(route.retry.hops or route.delay for route in routes if route.topic.name == topic)
+        }
+        recovery = Recovery(app, by_source, admin=self.admin, options=options)
+        limit = cluster.consumer.max_poll_interval.total_seconds()
+        start = _starts(routes, settings)
+        logs = Logs(
+            stations,
+            retries=retries,
+            offsets=offsets,
+            admin=self.admin,
+            sources=self.sources if limits is None else (),
+            start=start,
+            skip_lost=skip_lost,
+            note=note,
+        )
+        logs.learn()
+        assignment = Assignment(
+            stations,
+            retries=retries,
+            offsets=offsets,
+            recovery=recovery,
+            logs=logs,
+            admin=self.admin,
+            start=start,
+            budget=min(limit * _BUDGET, settings.drain.total_seconds()),
+            patience=limit * _PATIENCE,
+            tell=tell,
+            note=note,
+        )
+        membership = self._membership = GroupConsumer(options, app, assignment, cluster.client_options())
+        membership.reached = reached
+        assignment.membership = logs.membership = membership
+        assignment.lease = lease
+        assignment.commits = membership if commits is None else commits(membership)
+        self.member = Member(
+            membership,
+            assignment=assignment,
+            offsets=offsets,
+            recovery=recovery,
+            stations=stations,
+            sources=self.sources,
+            delayed={route.topic.name for route in routes if route.delay},
+            retries=retries,
+            limits=limits,
+        )
+        self._all_retries = retries
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the stations have ended."""
+        return all(station.is_over for station in self.stations)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no handler has a record."""
+        return all(station.is_idle for station in self.stations)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is read, no call runs and none can begin now."""
+        return self.member.is_holding and all(station.is_quiet for station in self.stations)
+
+    def start(self) -> None:
+        """Begin."""
+        for station in self.stations:
+            station.start()
+        self.member.start()
+
+    def stop(self) -> None:
+        """Read nothing more, and finish what was begun."""
+        self.member.stop()
+        for station in self.stations:
+            station.finish()
+
+    def end(self, is_forced: Callable[[], bool]) -> bool:
+        """Commit what is finished and leave, whatever still runs; False when not everything was committed in time.
+
+        With a rebalance under way brokers let nobody leave before it is over. A process that ends earlier keeps its
+        partitions from the others until its session ends, so it waits as long as a session lasts.
+
+        Args:
+            is_forced: asked often; once it says yes and everything is committed, nothing is waited for any more.
+        """
+        for station in self.stations:
+            if not station.is_over:
+                station.abandon()
+        self.member.leave()
+        began, is_noted = time.monotonic(), False
+        while not self.member.is_over:
+            is_committed, waited = self.member.is_committed, time.monotonic() - began
+            if waited > (self._session if is_committed else _LEAVE) or (is_committed and is_forced()):
+                break
+            if is_committed and waited > _REBALANCE and not is_noted:
+                self._note(_WAITING)
+                is_noted = True
+            time.sleep(_LOOK)
+        self._sender.flush(1.0)
+        return self.member.is_committed
+
+    def ends(self) -> dict[Place, int]:
+        """Up to where everything there is now reaches: the ends of the sources, and what is due of their retries.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+        """
+        places = [(topic, partition) for topic in self.sources for partition in self.admin.partitions(topic)]
+        ends = self.admin.ends_of(places) if places else {}
+        for found in self._all_retries.values():
+            ends |= found.due()
+        return ends
+
+    def news(self) -> dict[str, Tally]:
+        """What was done since this was last asked: a source, and what was done of it and of its retry topics."""
+        found: dict[str, Tally] = {}
+        for station in self.stations:
+            news = station.news()
+            total = found.setdefault(station.route.source or station.route.topic.name, Tally())
+            busy = total.lanes_busy + news.lanes_busy  # in the same time, so they add up
+            total.add(news)
+            total.lanes_busy = busy
+        return found
+
+    def is_past(self, ends: Mapping[Place, int]) -> bool:
+        """Whether everything before these ends is finished, by us or by others of the group."""
+        if not self.member.is_past(ends):
+            return False
+        ours = self.member.places
+        others = {place: end for place, end in ends.items() if end and place not in ours}
+        if others and time.monotonic() - self._asked < _ASK:
+            return False
+        self._asked = time.monotonic()
+        try:
+            found = {topic: self.admin.lag(self._app, topic) for topic in {topic for topic, _ in others}}
+        except BrokerUnavailableError:
+            return False
+        return all((found[topic].get(part, (None, 0))[0] or 0) >= end for (topic, part), end in others.items())
+
+    def raise_if_failed(self) -> None:
+        """Raise what ended something that should run."""
+        self.member.raise_if_failed()
+        for station in self.stations:
+            if station.error is not None:
+                raise station.error
+
+    def _retries(
+        self,
+        topic: str,
+        routes: list[HandlerSpec],
+        stations: dict[str, list[Station]],
+        offsets: Offsets,
+        options: dict[str, Any],
+        *,
+        skip_lost: bool,
+    ) -> Retries:
+        feeds = feeds_of(self._app, [route for route in routes if route.topic.name == topic])
+        return Retries(
+            feeds,
+            {feed.topic: stations[feed.topic] for feed in feeds if feed.step or feed.delay},
+            admin=self.admin,
+            options=options,
+            skip_lost=skip_lost,
+            may_create=self._may_create,
+            delivered=offsets.delivered.__setitem__,
+            reached=offsets.reached.__setitem__,
+            may_read_on=lambda place: offsets.may_read_on(place, self._membership.finished.get(place)),
+        )
+
+
+def _starts(routes: list[HandlerSpec], settings: Settings) -> dict[str, str]:
+    found = {
+        route.topic.name: settings.handlers[route.name].start for route in routes if route.name in settings.handlers
+    }
+    return {topic: start for topic, start in found.items() if start is not None}

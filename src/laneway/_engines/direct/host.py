@@ -1,0 +1,82 @@
+"""AppHost: an app's hooks and the event loop of its async handlers, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any
+
+from laneway._runtime.clients import new_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from laneway._declare.app import App
+
+__all__ = ["AppHost"]
+
+_END = 5.0  # seconds that tasks of the user's own get to end when they are cancelled
+
+
+class AppHost:
+    """Runs the setup hooks, keeps one event loop on a thread of its own, and runs the cleanup hooks at the end.
+
+    The loop is made only when something is async. Hooks that are async run on it, so a pool they open belongs to the
+    loop that the handlers run on.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where async handlers run; made when it is first asked for."""
+        if self._loop is None:
+            self._loop = new_loop()
+            self._thread = threading.Thread(target=self._run, args=(self._loop,), name="laneway-loop", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    def open(self) -> None:
+        """Run the setup hooks."""
+        self._call_all(self._app.setups)
+
+    def close(self) -> None:
+        """Run the cleanup hooks and end the loop."""
+        try:
+            self._call_all(self._app.cleanups)
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        if self._loop is None or self._thread is None:
+            return
+        loop, thread = self._loop, self._thread
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_END)
+
+    def _call_all(self, hooks: Iterable[Callable[[], Any]]) -> None:
+        for hook in hooks:
+            answer = hook()
+            if inspect.isawaitable(answer):
+                asyncio.run_coroutine_threadsafe(_awaited(answer), self.loop).result()
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left, timeout=_END))
+        finally:
+            loop.close()
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer

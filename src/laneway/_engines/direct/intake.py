@@ -1,0 +1,103 @@
+"""Intake: records on their way from the thread that reads to the one that runs a handler's lanes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from laneway._declare.record import Record
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """Where a runner reads from. Readers put lists of records in; only the runner's own thread takes them out.
+
+    A list is one operation on a queue, however many records it holds.
+    """
+
+    announces = True
+    """It wakes the runner, which need not look again and again."""
+
+    def __init__(self) -> None:
+        self.is_exhausted = False
+        self.arrived: Callable[[], None] = lambda: None
+        """Called when records arrive at an empty intake."""
+        self.sift: Callable[[Sequence[Record[Any]]], Sequence[Record[Any]]] = lambda records: records
+        """Leaves out records of partitions that are gone, before they become a table."""
+        self.settled: dict[int, int] = {}
+        """Partition to the offset up to which tables are dealt with, for there is no ledger of their rows."""
+        self.records = 0
+        self.size = 0
+        self._lists: deque[list[Record[Any]]] = deque()
+        self._news = threading.Event()
+        self.table: dict[int, int] = {}
+        """Of a columnar handler: partitions of the table that is in work, and the offsets that it reaches to."""
+        self._lock = threading.Lock()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits to be taken out."""
+        return bool(self._lists)
+
+    def put(self, records: list[Record[Any]]) -> None:
+        """Add records, those of each partition in offset order. Any thread may call it."""
+        size = sum([record.size for record in records])
+        with self._lock:
+            is_first = not self._lists
+            self._lists.append(records)
+            self.records += len(records)
+            self.size += size
+        if is_first:
+            self._news.set()
+            self.arrived()
+
+    def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
+        """Up to *most* records; waits for some no longer than *timeout* seconds."""
+        if not self._lists and timeout:
+            self._news.wait(timeout)
+        with self._lock:
+            self._news.clear()
+            if not self._lists:
+                return []
+            found = self._lists.popleft()
+            if self._lists and len(found) < most:
+                found = [*found]  # the list that was put is another's
+                while self._lists and len(found) < most:
+                    found += self._lists.popleft()
+            if len(found) > most:
+                self._lists.appendleft(found[most:])
+                found = found[:most]
+            self.records -= len(found)
+            self.size -= sum([record.size for record in found])
+            if self._lists:
+                self._news.set()
+        return found
+
+    def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
+        """As `fetch`, as the Arrow table that a columnar handler is given. To ask for it says that the last is over."""
+        from laneway._kafka.convert import table_of_records
+
+        self.settle()
+        records = list(self.sift(self.fetch(most, timeout)))
+        if not records:
+            return None
+        self.table = {record.partition: record.offset + 1 for record in records}
+        return table_of_records(records[0].topic, records)
+
+    def settle(self) -> None:
+        """The table handed out last is dealt with."""
+        self.settled |= self.table
+        self.table = {}
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self.is_exhausted = True
+        self._news.set()
+        self.arrived()

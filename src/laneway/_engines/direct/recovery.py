@@ -1,0 +1,198 @@
+"""Recovery: what a partition's former owner has left on retry and error topics, looked up before it is read."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from laneway._kafka import AssignedConsumer, OffsetRange
+from laneway._runtime.feeds import patiently
+from laneway._runtime.recovery import recover_copies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laneway._core.copy_index import CopyIndex
+    from laneway._core.deferred_keys import DeferredKeys
+    from laneway._engines.direct.station import Station
+    from laneway._kafka import Admin, Place
+
+    _Finding = tuple[Station, DeferredKeys, CopyIndex]
+
+__all__ = ["Recovery"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    step: int
+    ranges: tuple[OffsetRange, ...]
+    since: tuple[tuple[str, int, int, int], ...]
+    pending: tuple[OffsetRange, ...] = ()
+
+
+class _Clients:
+    """Made anew for each recovery: a reader belongs to one thread."""
+
+    def __init__(self, app: str, admin: Admin, options: Mapping[str, Any]) -> None:
+        self.app = app
+        self.admin = admin
+        self._options = options
+        self._readers: dict[str, AssignedConsumer] = {}
+
+    def reader_of(self, topic: str) -> AssignedConsumer:
+        if topic not in self._readers:
+            self._readers[topic] = AssignedConsumer(self._options, skip_lost=True)
+        return self._readers[topic]
+
+    def end(self) -> None:
+        for reader in self._readers.values():
+            reader.end()
+
+
+class Recovery:
+    """Looks for copies in a thread of its own, one for each assignment, while the group goes on.
+
+    Args:
+        app: the app's name.
+        stations: source to the stations of its handlers, on all steps.
+        admin: asks for the ends of logs.
+        options: librdkafka options of a consumer.
+    """
+
+    def __init__(
+        self, app: str, stations: Mapping[str, list[Station]], *, admin: Admin, options: Mapping[str, Any]
+    ) -> None:
+        self._app = app
+        self._stations = stations
+        self._admin = admin
+        self._options = options
+        self._running: list[_Run] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being looked up."""
+        return not self._running
+
+    @property
+    def places(self) -> set[Place]:
+        """The partitions that something is being looked up for."""
+        return {place for run in self._running for place in run.places}
+
+    def begin(
+        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], *, unclean: list[int]
+    ) -> list[int]:
+        """Start to look things up, if there is anything to look up.
+
+        Args:
+            source: the topic.
+            partitions: those of its partitions that are ours now.
+            starts: where they and their retry topics are read from, and from when on copies count.
+            unclean: those whose former owner may have had something under way.
+
+        Returns:
+            The partitions that are not to be read meanwhile.
+        """
+        parks = [station for station in self._stations[source] if station.route.parks_behind]
+        held = partitions if parks else unclean
+        if held:
+            self._running.append(_Run(source, held, lambda: self._look_up(source, held, starts, unclean)))
+        return held
+
+    def end(self, source: str, partition: int) -> None:
+        """A partition is gone: what is found does not count."""
+        for run in self._running:
+            run.places.discard((source, partition))
+
+    def done(self) -> list[Place]:
+        """Partitions that may be read now.
+
+        Raises:
+            Exception: that a look-up failed with.
+        """
+        over = [run for run in self._running if run.is_over]
+        for run in over:
+            self._running.remove(run)
+            run.apply()
+        return [place for run in over for place in run.places]
+
+    def _look_up(
+        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], unclean: list[int]
+    ) -> list[_Finding]:
+        clients = _Clients(self._app, self._admin, self._options)
+        try:
+            return self._found(clients, source, partitions, starts, unclean)
+        finally:
+            clients.end()
+
+    def _found(
+        self,
+        clients: _Clients,
+        source: str,
+        partitions: list[int],
+        starts: Mapping[Place, tuple[int, int]],
+        unclean: list[int],
+    ) -> list[_Finding]:
+        since = tuple((*place, *start) for place, start in starts.items())
+        found: list[_Finding] = []
+        for station in self._stations[source]:
+            topic = station.route.topic.name
+            for is_repeated in (True, False):
+                chosen = [part for part in partitions if (part in unclean) == is_repeated]
+                if not chosen or not (is_repeated or station.route.parks_behind):
+                    continue
+                ranges = tuple(
+                    OffsetRange(topic, part, starts[topic, part][0], starts[topic, part][0]) for part in chosen
+                )
+                pending = () if is_repeated else self._pending(station, chosen, starts)
+                portion = _Portion(station.route.step, ranges, since, pending)
+                found.append((station, *recover_copies(clients, station.route, portion, is_repeated=is_repeated)))
+        return found
+
+    def _pending(
+        self, station: Station, partitions: list[int], starts: Mapping[Place, tuple[int, int]]
+    ) -> tuple[OffsetRange, ...]:
+        topics = station.route.retry_topics_of(self._app)[station.route.step :]
+        places = [(topic, partition) for topic in topics for partition in partitions]
+        ends = patiently(lambda: self._admin.ends_of(places)) if places else {}
+        return tuple(
+            OffsetRange(*place, starts[place][0], end) for place, end in ends.items() if end > starts[place][0]
+        )
+
+
+class _Run:
+    """One look-up on a thread."""
+
+    def __init__(self, source: str, partitions: list[int], look_up: Callable[[], list[_Finding]]) -> None:
+        self.places = {(source, partition) for partition in partitions}
+        self._partitions = set(partitions)
+        self._look_up = look_up
+        self._found: list[_Finding] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="laneway-recovery", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def apply(self) -> None:
+        """Tell the stations what was found, as far as it is of partitions that are still ours."""
+        if self._error is not None:
+            raise self._error
+        gone = self._partitions - {partition for _, partition in self.places}
+        for station, backlog, copied in self._found:
+            station.desk.copied.merge(copied)
+            # The backlog is shared by all steps: the lowest one has seen everything above it.
+            if not station.route.step and backlog:
+                station.order(_loading(station, backlog, gone))
+
+    def _work(self) -> None:
+        try:
+            self._found = self._look_up()
+        except BaseException as error:  # noqa: BLE001 - raised on the member's thread
+            self._error = error
+
+
+def _loading(station: Station, backlog: DeferredKeys, gone: set[int]) -> Callable[[], None]:
+    return lambda: station.desk.load(backlog, gone)

@@ -1,0 +1,318 @@
+"""Logs: what is done about a log that is not the one that was read: cut at its start, or of a recreated topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laneway._core.finished_map import topic_id_of
+from laneway._engines.direct.offsets import marker_at
+from laneway._kafka import BrokerUnavailableError
+from laneway._runtime.recreated import as_loss, describe, differs, is_of_another_log
+from laneway.errors import AdminError, DataLossError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from laneway._engines.direct.offsets import Offsets
+    from laneway._engines.direct.retries import Retries
+    from laneway._engines.direct.station import Station
+    from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place, TopicIds
+
+__all__ = ["Logs"]
+
+_ANSWER = 5.0  # seconds to wait for brokers at a time, while the group waits for us
+_SHORT = 1.0  # seconds to wait for an answer otherwise; it is asked for again
+
+
+class Logs:
+    """Recognises logs that are not those that were read, and begins them from their start or ends the run.
+
+    A topic that is deleted and recreated keeps its name, but not its id. So ids are asked for before each commit, and
+    stand in its metadata. The member's thread calls it.
+
+    Args:
+        stations: topic, of retries too, to the stations that read it.
+        retries: source to what reads its retry topics.
+        offsets: what may be committed.
+        admin: asks the cluster.
+        sources: the topics that are watched; none of an error run.
+        start: topic to where a group begins that has committed nothing.
+        skip_lost: go on when records were deleted before they were read.
+        note: told in words what is unusual.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        stations: Mapping[str, list[Station]],
+        *,
+        retries: Mapping[str, Retries],
+        offsets: Offsets,
+        admin: Admin,
+        sources: Iterable[str],
+        start: Mapping[str, str],
+        skip_lost: bool,
+        note: Callable[[str], None],
+    ) -> None:
+        self._stations = stations
+        self._retries = retries
+        self._offsets = offsets
+        self._admin = admin
+        self._sources = set(sources)
+        self._start = start
+        self._skip_lost = skip_lost
+        self._note = note
+        self.membership: GroupConsumer
+        self._ids: dict[str, str] = {}
+        """Topic to its id, when last looked at."""
+        self._asked: TopicIds | None = None
+        self._left: dict[Place, int] = {}
+        """The committed offsets of partitions that are not ours any more."""
+        self._deleted: set[str] = set()
+        """Retry topics that were deleted, while what was read of them is being finished."""
+        self.restarted: set[str] = set()
+        """Topics that were recreated: all of their partitions begin at their starts."""
+        self.ends: dict[Place, int] = {}
+        """Where the logs of recreated topics ended when that was noticed: a run with an end goes up to here."""
+
+    def learn(self) -> None:
+        """Remember which topics there are at the start, before any partition is ours.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+        """
+        self._ids |= self._asked_ids(self._sources, _ANSWER)
+
+    def id_of(self, topic: str) -> str:
+        """The id of a topic of which partitions have just become ours; empty when it is not known."""
+        return self._ids.get(topic, "")
+
+    def begin(self, places: list[Place], known: Mapping[Place, OffsetAndMetadata]) -> set[Place]:
+        """Compare partitions that have just become ours with what is committed of them.
+
+        Returns:
+            Those that begin at the start of a new log.
+
+        Raises:
+            BrokerAbsentError: nobody answered; nothing was done.
+            DataLossError: what was committed is of a topic that was deleted, and that is not to be passed over.
+        """
+        watched = {topic for topic, _ in places if topic in self._sources}
+        ids = self._asked_ids(watched, _ANSWER)
+        places = [place for place in places if place[0] in ids]
+        ends = self._admin.high_watermarks(places, _ANSWER) if places else {}
+        fresh: set[Place] = set()
+        for topic, topic_id in ids.items():
+            was = self._ids.get(topic, "")
+            found: dict[int, tuple[int, int]] = {}
+            texts = [was]
+            for place in places:
+                if place[0] != topic:
+                    continue
+                offset, text = known.get(place, (None, ""))
+                texts.append(topic_id_of(text))
+                if offset is not None:
+                    is_other = is_of_another_log((offset, text), ends[place], topic_id)
+                else:
+                    # Kafka deletes the group's offsets with the topic; we know by ourselves what we have read.
+                    is_other = differs(was, topic_id)
+                if is_other:
+                    found[place[1]] = self._left.get(place, 0) if offset is None else offset, ends[place]
+                    fresh.add(place)
+            if found:
+                self._decide(topic, found, is_recreated=any(differs(said, topic_id) for said in texts))
+                self.restarted.add(topic)
+            self.ends |= {(topic, partition): end for partition, (_, end) in found.items()}
+            self._ids[topic] = topic_id or was
+        return fresh
+
+    def ask(self) -> None:
+        """Ask for the ids of the topics that are read; `is_sure` has the answer."""
+        self._asked = self._admin.ask_topic_ids(self._sources, _SHORT) if self._sources else None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer is there, or none is waited for."""
+        return self._asked is None or self._asked.is_done
+
+    def is_sure(self) -> bool:
+        """Take the answer, and act on topics that were recreated. False when it is not known yet what became of one.
+
+        Raises:
+            DataLossError: a topic was recreated, and that is not to be passed over.
+        """
+        asked, self._asked = self._asked, None
+        try:
+            ids = {} if asked is None else asked.result()
+        except AdminError:
+            return True  # a commit says of which topic it is; if that was recreated, the next one who reads it knows
+        try:
+            self._compare(ids)
+        except BrokerUnavailableError:
+            return False
+        return True
+
+    def look(self, places: Iterable[Place]) -> None:
+        """Ask for the topics of partitions that are given back; nothing more is read of them here.
+
+        Raises:
+            DataLossError: a topic was recreated, and that is not to be passed over.
+        """
+        try:
+            self._compare(self._asked_ids({topic for topic, _ in places} & self._sources, _SHORT), places)
+        except AdminError:
+            return  # as above
+
+    def leave(self, place: Place) -> None:
+        """A partition is ours no longer."""
+        if self._offsets.has(place):
+            self._left[place] = self._offsets.committed(place)
+
+    def out_of_range(self, place: Place, offset: int) -> None:
+        """An offset was to be read that is not in the log: records were deleted, or the topic was recreated."""
+        if not self._offsets.has(place):
+            return
+        topic, partition = place
+        at = self._offsets.position(place)
+        if 0 <= offset != at:
+            # Said of before the partition was begun again, or past offsets without a record: it is said once more.
+            self.membership.seek(place, at)
+            return
+        try:
+            if topic in self._compare(self._asked_ids({topic} & self._sources, _SHORT)):
+                return
+            low, high = self._admin.bounds(*place, _SHORT)
+        except BrokerUnavailableError:
+            self.membership.seek(place, at)  # whoever answers then says once more that it is gone
+            return
+        # The start of a log only grows: one that begins below is another one, even if it has grown past us by now.
+        if low <= at:
+            self._decide(topic, {partition: (at, high)}, is_recreated=False)
+            self._fence(place)
+            self._begin_log(place, low)
+        else:
+            told = f"{topic}[{partition}]: offset {at} is gone (the log begins at {low} now)"
+            if not self._skip_lost:
+                raise DataLossError(
+                    f"{told}. Records were deleted before they were read. To go on without them set "
+                    "on_data_loss: continue"
+                )
+            self._note(f"{told}: it is read from there on")
+            finished = self.membership.finished.get(place)
+            self._lose(topic, low - at - (0 if finished is None else finished.count(at, low)))
+            self._offsets.reached[place] = low
+        self.membership.seek(place, low)
+
+    def _compare(self, ids: Mapping[str, str], leaving: Iterable[Place] = ()) -> set[str]:
+        """Act on topics whose ids are not those under which they are read; gives them."""
+        found: set[str] = set()
+        leaving = set(leaving)
+        for topic, topic_id in ids.items():
+            owned = [place for place in self._owned(topic) if not leaving or place in leaving]
+            places = [place for place in owned if differs(self._offsets.id_of(place), topic_id)]
+            if not places:
+                continue
+            there = [(topic, partition) for partition in self._admin.partitions(topic, _SHORT)]
+            if not there:
+                raise BrokerUnavailableError(f"the partitions of topic {topic} are not known yet")
+            ends = self._admin.high_watermarks(there, _SHORT)
+            at = {place[1]: (self._offsets.committed(place), ends.get(place, 0)) for place in places}
+            self._decide(topic, at, is_recreated=True)
+            self._ids[topic] = topic_id
+            self.restarted.add(topic)
+            for place in places:
+                if place not in ends:  # the new topic has fewer partitions: the group will take it
+                    self._fence(place)
+                    self._offsets.end(place)
+            places = [place for place in places if place in ends]
+            self._restart(topic, places)
+            self.ends |= {place: ends[place] for place in places}
+            for place in places if not leaving else ():
+                self.membership.seek(place, 0)
+            found.add(topic)
+        return found
+
+    def _asked_ids(self, topics: Collection[str], timeout: float) -> dict[str, str]:
+        return self._admin.topic_ids(topics, timeout) if topics else {}
+
+    def _owned(self, topic: str) -> list[Place]:
+        return [place for place in self._offsets.places if place[0] == topic]
+
+    def _decide(self, topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> None:
+        """End the run because of what was found, or say that it goes on."""
+        text = describe(topic, found, is_recreated=is_recreated)
+        if not self._skip_lost:
+            for place in self._owned(topic):
+                if is_recreated or place[1] in found:
+                    self._offsets.end(place)  # the last commit would speak of another log
+            raise as_loss(text, self._start.get(topic))
+        self._note(f"{text}; it is read from its start")
+
+    def _restart(self, topic: str, places: list[Place]) -> None:
+        """Begin partitions of a recreated topic at their starts."""
+        for place in places:
+            self._fence(place)
+            self._begin_log(place, 0)
+        retries = self._retries.get(topic)
+        if retries is not None and topic in retries.topics:  # it is read there because its records are to be old
+            retries.restart(topic, places, self.membership.epoch)
+
+    def begin_retries(self, source: str) -> None:
+        """Let the retry topics of a source that were deleted and recreated be read from their starts.
+
+        Raises:
+            DataLossError: what waited in them is lost, and that is not to be passed over.
+        """
+        retries = self._retries[source]
+        for topic, waited in retries.renewed.copy().items():
+            places = self._owned(topic)
+            try:
+                is_deleted = topic in self._deleted or self._is_deleted(places)
+            except BrokerUnavailableError:
+                return  # it is looked at again soon
+            if not is_deleted:
+                retries.go_on(topic)
+                continue
+            self._deleted.add(topic)
+            is_busy = any(
+                station.intake.records or any(station.desk.ledger.count(partition) for _, partition in places)
+                for station in self._stations[topic]
+            )
+            if self._skip_lost and is_busy:
+                continue  # what was read of the old one is finished first: it is nowhere else
+            for place in places:
+                self._begin_log(place, 0)
+            told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
+            text = f"the retry topic {topic} was deleted while it was in use: {told}"
+            if not self._skip_lost:
+                raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
+            self._lose(topic, waited)
+            self._note(text)
+            self._deleted.discard(topic)
+            retries.own(dict.fromkeys(places, 0), self.membership.epoch, {})
+
+    def _lose(self, topic: str, count: int) -> None:
+        """So many records were deleted before they could be read."""
+        self._stations[topic][0].desk.tally.lost += count
+
+    def _is_deleted(self, places: list[Place]) -> bool:
+        """Whether a topic was really deleted: what was committed of it is gone then, too.
+
+        A broker that has only just come back may say that a topic is not there, or shorter than it is.
+        """
+        known = self.membership.known(places, _SHORT)
+        return any(place not in known for place in places)
+
+    def _begin_log(self, place: Place, start: int) -> None:
+        """What is known of the old log, and results that are still to come, say nothing about the new one."""
+        topic, partition = place
+        for station in self._stations[topic]:
+            station.desk.fence(partition, self.membership.epoch)
+            station.open(partition)
+        self._offsets.begin(place, start, None, marker_at(None), topic_id=self.id_of(topic))
+        self.membership.finished.pop(place, None)
+        self.membership.epoch += 1
+
+    def _fence(self, place: Place) -> None:
+        topic, partition = place
+        for station in self._stations[topic]:
+            station.fence(partition, self.membership.epoch)

@@ -1,0 +1,128 @@
+"""From settings to streams: what the engine needs to know before Spark starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from laneway._engines.spark.query_spec import QuerySpec
+from laneway._kafka import Admin
+from laneway._runtime.clients import reading_options
+from laneway._runtime.configure import cluster_of, producers_elsewhere
+from laneway._runtime.topics import feeds_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from laneway._declare.app import App
+    from laneway._declare.handler import HandlerSpec
+    from laneway.settings import ClusterSettings, Settings
+
+__all__ = ["is_local", "master_of", "slots_of", "stream_of", "streams_of"]
+
+_FIRST_ROUNDS = (
+    64  # records of the first batch for each lane: over soon whatever a call takes, long enough to measure it
+)
+_LINGER = 25  # milliseconds
+
+
+def streams_of(app: App, settings: Settings, control: Path) -> list[QuerySpec]:
+    """One stream for each topic, with all of its handlers: an offset is finished when every handler has finished it."""
+    by_topic: dict[tuple[str, str], list[HandlerSpec]] = {}
+    for route in app.routes:
+        by_topic.setdefault((cluster_of(route, settings), route.topic.name), []).append(route)
+    payload = QuerySpec.pickled(app)
+    return [
+        stream_of(app.name, routes, settings, control / f"{topic}@{cluster}", payload)
+        for (cluster, topic), routes in by_topic.items()
+    ]
+
+
+def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, folder: Path, payload: bytes) -> QuerySpec:
+    """The stream of one topic.
+
+    Args:
+        app: name of the app, which is the group.
+        routes: all handlers of the topic.
+        settings: the configuration.
+        folder: through which the driver tells the planner to stop; made here.
+        payload: the app, pickled.
+    """
+    topic = routes[0].topic.name
+    name = cluster_of(routes[0], settings)
+    cluster = settings.cluster(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    partitions = len(Admin(cluster.client_options()).partitions(topic)) or 1
+    tasks = settings.spark.tasks or _cores()
+    # How many executors there are on a cluster changes: one task may have to read all partitions.
+    readers = tasks if settings.spark.tasks or is_local(settings.spark.master) else 1
+    starts = [settings.handlers[route.name].start for route in routes if route.name in settings.handlers]
+    return QuerySpec(
+        app=app,
+        topic=topic,
+        cluster=name,
+        routes=tuple(route.name for route in routes),
+        payload=payload,
+        paths=QuerySpec.search_path(),
+        client=cluster.client_options(),
+        consumer=reading_options(cluster, routes, partitions, readers),
+        producer={**cluster.producer_options(), **_linger(cluster)},
+        elsewhere={
+            other: {**options, **_linger(settings.cluster(other))}
+            for other, options in producers_elsewhere(routes, settings).items()
+        },
+        tasks=tasks,
+        batch_target=settings.spark.batch_target.total_seconds(),
+        max_batch_records=settings.spark.max_batch_records,
+        first_batch=min(max(1, route.lanes) * max(route.size, 1) for route in routes) * partitions * _FIRST_ROUNDS,
+        start=next((start for start in starts if start), "earliest"),
+        skip_lost=settings.on_data_loss == "continue",
+        may_create=settings.create_topics,
+        control=str(folder),
+        feeds=feeds_of(app, routes),
+    )
+
+
+def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
+    """Turn ``local`` and ``local[*]`` into as many slots as there may be tasks, each with its retries.
+
+    Args:
+        master: as it was asked for.
+        streams: what runs all the time.
+        more: tasks of what runs beside them now and then, which must not take their slots.
+    """
+    if master not in ("local", "local[*]"):
+        return master
+    # One more where there are retry topics: what is due must not wait for a slot behind the source's long tasks.
+    slots = sum(stream.tasks * len(stream.routes) + (len(stream.feeds) > 1) for stream in streams)
+    return f"local[{max(2, slots) + more},8]"
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run on this machine, inside the driver's JVM."""
+    return re.match(r"local(\[|$)", master) is not None
+
+
+def slots_of(spark: SparkSession) -> int | None:
+    """How many tasks the executors of a cluster can run at once now; None when Spark runs on this machine."""
+    context = spark.sparkContext
+    if is_local(context.master):
+        return None
+    cores = int(context.defaultParallelism)
+    return max(1, cores // int(context.getConf().get("spark.task.cpus", "1") or 1))
+
+
+def _cores() -> int:
+    """As many tasks as cores of this machine: more only cost start-up, fewer leave a core idle."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+
+
+def _linger(cluster: ClusterSettings) -> dict[str, Any]:
+    """Let copies and messages wait for each other a little longer, unless the configuration says how long.
+
+    A batch takes longer than this anyway, and a broker takes a request of ten messages as quickly as one of two.
+    """
+    return {} if "linger" in cluster.producer.model_fields_set else {"linger.ms": _LINGER}

@@ -1,0 +1,93 @@
+"""The Python data source through which Spark calls the planner and the tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laneway._engines.spark.plan import TaskSpec
+    from laneway._engines.spark.planner import Planner
+    from laneway._engines.spark.query_spec import QuerySpec
+
+__all__ = ["SCHEMA", "source_of"]
+
+SCHEMA = "tally binary"
+
+
+class Task(InputPartition):
+    """One share, as Spark carries it."""
+
+    def __init__(self, share: TaskSpec) -> None:
+        self.share = share
+
+
+class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark's calls, passed on. Planning happens in one long process, reading in the tasks' workers."""
+
+    def __init__(self, stream: QuerySpec) -> None:
+        self._stream = stream
+        self._made: Planner | None = None
+
+    @property
+    def _planner(self) -> Planner:
+        # Made at the first planning call: the same object is pickled into every task, where there is nothing to plan.
+        if self._made is None:
+            from laneway._engines.spark.planner import Planner
+
+            self._made = Planner(self._stream)
+        return self._made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_stream": self._stream, "_made": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._planner.initial()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        del limit  # the planner sizes batches by itself
+        return self._planner.latest(start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._planner.freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [Task(share) for share in self._planner.shares(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from laneway._engines.spark.task import run_task
+
+        assert isinstance(partition, Task)  # noqa: S101 - for the type checker: Spark gives back what we gave
+        tally = run_task(self._stream, partition.share)
+        yield pa.RecordBatch.from_arrays([pa.array([tally.encode()], pa.binary())], names=["tally"])
+
+
+def source_of(stream: QuerySpec, name: str) -> type[DataSource]:
+    """A data source class for one stream.
+
+    A class of its own, and not options: Spark shows options in plans and logs, and the stream holds secrets.
+    """
+
+    class LanewaySource(DataSource):
+        """Offsets of one topic."""
+
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> str:
+            return SCHEMA
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:
+            del schema
+            return Reader(stream)
+
+    return LanewaySource

@@ -1,0 +1,160 @@
+"""SourceTopic: whether the topic that a query reads is still the one that its offsets are of."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laneway._core.finished_map import topic_id_of
+from laneway._kafka import BrokerUnavailableError
+from laneway._runtime.recreated import as_loss, describe, differs, is_of_another_log
+from laneway.errors import DataLossError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from laneway._engines.spark.query_spec import QuerySpec
+    from laneway._kafka import Admin, OffsetAndMetadata, Place
+
+__all__ = ["LOSS", "SourceTopic", "check_starts"]
+
+LOSS = "loss"
+"""File of the control folder: why the query must end in the middle of its batch."""
+
+_LOOK = 1.0  # seconds between questions while nothing happens
+
+
+class SourceTopic:
+    """Recognises a source that was deleted and recreated: its name stays and its id does not.
+
+    With `on_data_loss: continue` the new one is read from its start, else the query ends. The topic of a run over an
+    error topic is not watched.
+
+    Args:
+        stream: the query.
+        admin: asks the cluster; any thread may use it.
+    """
+
+    def __init__(self, stream: QuerySpec, admin: Admin) -> None:
+        self._stream = stream
+        self._admin = admin
+        self._is_watched = stream.errors is None
+        self._id = ""
+        self._asked = float("-inf")
+        self._told: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+        return self._stream.topic
+
+    def id(self, *, at_most: float = 0.0) -> str:
+        """The id of the topic now, or not so many seconds ago; empty when it is missing, or the brokers do not tell.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+        """
+        if self._is_watched and time.monotonic() - self._asked > at_most:
+            self._id = self._admin.topic_ids([self.name]).get(self.name, "")
+            self._asked = time.monotonic()
+        return self._id
+
+    def valid(self, known: Mapping[Place, OffsetAndMetadata], topic_id: str) -> dict[Place, OffsetAndMetadata]:
+        """What is committed, without what says nothing about the topic with this id.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+            DataLossError: there is such a thing, and that is not to be passed over.
+        """
+        if not (self._is_watched and known):
+            return dict(known)
+        ends = self._admin.high_watermarks(list(known))
+        lost = {place for place, found in known.items() if is_of_another_log(found, ends[place], topic_id)}
+        if lost:
+            is_recreated = any(differs(topic_id_of(known[place][1]), topic_id) for place in lost)
+            found = {place[1]: (known[place][0], ends[place]) for place in lost}
+            self._decide(self.name, found, is_recreated=is_recreated)
+        return {place: found for place, found in known.items() if place not in lost}
+
+    def is_other(self, topic_id: str, offsets: Mapping[Place, int], *, at_most: float = 0.0) -> bool:
+        """Whether these offsets are of a topic that was deleted since.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+            DataLossError: they are, and that is not to be passed over.
+        """
+        if not differs(topic_id, self.id(at_most=at_most)):
+            return False
+        self._decide(self.name, self._stood(offsets), is_recreated=True)
+        return True
+
+    def is_past_end(self, place: Place, offset: int) -> bool:
+        """Whether an offset lies past the end of a log, though the topic seems to be the same.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+            DataLossError: it does, and that is not to be passed over.
+        """
+        end = self._admin.high_watermarks([place])[place]
+        if offset > end:
+            self._decide(place[0], {place[1]: (offset, end)}, is_recreated=False)
+        return offset > end
+
+    def guard(self, topic_id: str, offsets: Mapping[Place, int]) -> None:
+        """In the middle of a batch: leave word to end the query when the topic was recreated.
+
+        Its tasks would read the new topic at the old offsets, and Spark would begin each one that fails again.
+
+        Raises:
+            BrokerAbsentError: nobody answered.
+        """
+        if self._stream.skip_lost or not (self._is_watched and topic_id):
+            return
+        if not differs(topic_id, self._admin.topic_ids([self.name]).get(self.name, "")):
+            return
+        loss = as_loss(describe(self.name, self._stood(offsets), is_recreated=True), self._stream.start)
+        path = Path(self._stream.control) / LOSS
+        draft = path.with_suffix(".new")
+        draft.write_text(str(loss))
+        os.replace(draft, path)  # noqa: PTH105 - whoever looks finds all of it
+
+    def _stood(self, offsets: Mapping[Place, int]) -> dict[int, tuple[int, int]]:
+        """Partition to the offset and the end of the log now."""
+        there = [(self.name, partition) for partition in self._admin.partitions(self.name)]
+        if not there:
+            raise BrokerUnavailableError(f"there is no topic {self.name}")
+        ends = self._admin.high_watermarks(there)
+        return {place[1]: (offset, ends.get(place, 0)) for place, offset in offsets.items() if place[0] == self.name}
+
+    def _decide(self, topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> None:
+        """End the query because of what was found, or say that it goes on."""
+        text = describe(topic, found, is_recreated=is_recreated)
+        if not self._stream.skip_lost:
+            raise as_loss(text, self._stream.start)
+        if text not in self._told:
+            self._told.add(text)
+            sys.stderr.write(f"laneway: {text}; it is read from its start\n")
+            sys.stderr.flush()
+
+
+def check_starts(stream: QuerySpec, admin: Admin, begin: Mapping[Place, int], waiting: Iterable[Place]) -> None:
+    """Notice deleted records before any handler runs; a task would run again for each of its attempts.
+
+    Raises:
+        DataLossError: some are gone, and that is not to be passed over.
+    """
+    if stream.skip_lost:
+        return
+    for feed in stream.feeds:
+        partitions = [partition for topic, partition in waiting if topic == feed.topic]
+        lows = admin.starts(feed.topic, partitions) if partitions else {}
+        for partition, low in lows.items():
+            known = begin.get((feed.topic, partition), low)
+            if known < low:
+                raise DataLossError(
+                    f"{feed.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log begins at {low} now). "
+                    "They were deleted before they were read. To go on without them set on_data_loss: continue"
+                )

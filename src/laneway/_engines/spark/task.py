@@ -1,0 +1,77 @@
+"""One task: read a share's ranges, run the handler on every record, tell what happened in one row."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+
+from laneway._clock import SystemClock
+from laneway._core.call import Call
+from laneway._core.desk import Desk
+from laneway._engines.spark.notices import notice
+from laneway._engines.spark.worker import worker_of
+from laneway._runtime.recovery import FreshSource, recover_copies
+from laneway._runtime.runners import EventLoopRunner, TableRunner, ThreadRunner
+
+if TYPE_CHECKING:
+    from laneway._engines.spark.plan import TaskSpec
+    from laneway._engines.spark.query_spec import QuerySpec
+    from laneway.observe import Tally
+
+__all__ = ["run_task"]
+
+
+def run_task(stream: QuerySpec, share: TaskSpec) -> Tally:
+    """Run a share to its end: when this returns, every record of its ranges has reached a durable outcome."""
+    worker = worker_of(stream)
+    route = worker.route_of(share.route, share.step)
+    backlog, copied = recover_copies(worker, route, share, is_repeated=share.is_recovering or _attempt() > 0)
+    clock = SystemClock()
+    desk = Desk(
+        route,
+        stream.app,
+        lanes=route.processes or share.lanes,
+        sender=worker.sender,
+        clock=clock,
+        per_partition=max(1, route.lanes) if route.strict else None,
+        notice=partial(notice, stream.control),
+        backlog=backlog,
+        breaker=worker.host.breakers[stream.app, route.name],
+    )
+    desk.outbox.diagnose = worker.care.trouble
+    desk.pace = worker.host.paces.get((stream.app, route.name), 0.0)
+    reader = worker.reader_of(route.topic.name)
+    source: Any = FreshSource(reader, copied) if copied else reader
+    reader.open(share.ranges)
+    worker.host.is_busy = True
+    try:
+        if route.kind == "columnar":
+            TableRunner(desk, clock).run(source)
+        elif route.is_async:
+            call = Call(route, clock)
+            worker.host.loop.run_until_complete(_run_async(desk, call, clock, source))
+        elif route.processes:
+            runner = worker.processes_of(route, desk)
+            runner.run(source)
+            worker.keep(route, runner)
+        else:
+            ThreadRunner(desk, Call(route, clock), clock).run(source)
+    finally:
+        worker.host.is_busy = False
+        reader.close()
+    worker.host.paces[stream.app, route.name] = desk.pace
+    tally = desk.close()
+    tally.gaps, tally.lost, tally.already_copied = reader.gaps, reader.lost, copied.already_copied
+    return tally
+
+
+def _attempt() -> int:
+    """How often Spark has tried this task before."""
+    context = TaskContext.get()
+    return 0 if context is None else int(context.attemptNumber())
+
+
+async def _run_async(desk: Desk, call: Call, clock: SystemClock, source: Any) -> None:
+    await EventLoopRunner(desk, call, clock).run(source)

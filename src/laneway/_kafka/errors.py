@@ -1,0 +1,98 @@
+"""librdkafka's errors in laneway's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from laneway.errors import AdminError, MessageTooLargeError, ProduceError, TimestampRefusedError
+
+__all__ = [
+    "BrokerUnavailableError",
+    "FencedError",
+    "as_admin_error",
+    "as_produce_error",
+    "as_refusal",
+    "is_auth_error",
+    "text_of",
+]
+
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}
+_AUTH = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's public code for local errors begins with an underscore
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+}
+_PASSING = {
+    KafkaError._TRANSPORT,  # noqa: SLF001 - as above
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - as above
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
+    KafkaError._RESOLVE,  # noqa: SLF001 - as above
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+}
+_EXPELLED = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID}
+
+
+class BrokerUnavailableError(AdminError):
+    """No broker answers, or the one asked is not ready; waiting may help."""
+
+
+class FencedError(AdminError):
+    """The group goes on without us: our partitions are somebody else's, and a repetition does not help."""
+
+
+def as_admin_error(error: KafkaException, trouble: str = "") -> AdminError:
+    """Why a request failed: refused for good, or worth another try.
+
+    Args:
+        error: what it raised.
+        trouble: what the client has said of its connections meanwhile.
+    """
+    if is_auth_error(error):
+        return AdminError(text_of(error))
+    inner = error.args[0] if error.args else None
+    kind = FencedError if isinstance(inner, KafkaError) and inner.code() in _EXPELLED else BrokerUnavailableError
+    return kind(f"{text_of(error)} ({trouble})" if trouble else text_of(error))
+
+
+def as_refusal(what: str, error: KafkaException) -> AdminError:
+    """Why a topic could not be changed: the broker went away in the middle of it, or it says no.
+
+    Args:
+        what: was to be done, such as "create topic orders".
+        error: what the request raised.
+    """
+    inner = error.args[0] if error.args else None
+    is_passing = isinstance(inner, KafkaError) and inner.code() in _PASSING
+    return (BrokerUnavailableError if is_passing else AdminError)(f"cannot {what}: {text_of(error)}")
+
+
+def as_produce_error(error: Any) -> ProduceError:
+    """Why a message was not delivered."""
+    kind = ProduceError
+    if error.code() in _TOO_LARGE:
+        return MessageTooLargeError(f"{error.name()}: {error.str()}; raise max.message.bytes of the topic")
+    if error.code() == KafkaError.INVALID_TIMESTAMP:
+        kind = TimestampRefusedError
+    return kind(f"{error.name()}: {error.str()}")
+
+
+def is_auth_error(error: Any) -> bool:
+    """Whether the broker knows who we are or what we may do, and says no: waiting does not help."""
+    if isinstance(error, KafkaException):
+        error = error.args[0]
+    return isinstance(error, KafkaError) and error.code() in _AUTH
+
+
+def text_of(error: BaseException) -> str:
+    """A Kafka exception as one readable line."""
+    inner = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return f"{inner.name()}: {inner.str()}" if isinstance(inner, KafkaError) else str(inner)

@@ -1,0 +1,311 @@
+"""Membership: one member of a consumer group, which reads the partitions that the group gives it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from laneway._declare.record import Record
+from laneway._kafka.client import quiet
+from laneway._kafka.errors import BrokerUnavailableError, as_admin_error, is_auth_error
+from laneway._kafka.group import known_to
+from laneway._kafka.separate_commit import commit_apart
+from laneway.errors import EngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from laneway._core.finished_map import FinishedMap
+    from laneway._kafka.group import OffsetAndMetadata, Place
+    from laneway.errors import AdminError
+
+__all__ = ["GroupConsumer", "PartitionOwner"]
+
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
+_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
+_APART = 5.0  # seconds for each request of a commit on a connection of its own
+_NO_ANSWER = 60.0  # seconds after which a commit's answer is not waited for any more; the client gives up long before
+
+
+class PartitionOwner(Protocol):
+    """Who is told what the group decides; called inside `read` and `close`, on the same thread."""
+
+    def assigned(self, places: list[Place]) -> Mapping[Place, int]:
+        """These partitions are ours from now on; gives where each is to be read from."""
+        ...
+
+    def revoked(self, places: list[Place]) -> None:
+        """These partitions are to be given back: when this returns, they are somebody else's."""
+        ...
+
+    def lost(self, places: list[Place]) -> None:
+        """These partitions are somebody else's already."""
+        ...
+
+    def out_of_range(self, place: Place, offset: int) -> None:
+        """An offset was to be read that is not in the log."""
+        ...
+
+    def troubled(self, place: Place, error: str) -> None:
+        """A partition cannot be read for now."""
+        ...
+
+
+class GroupConsumer:
+    """Reads with a consumer group, and commits for it.
+
+    Not thread-safe: one thread reads. Made after the fork.
+
+    Args:
+        options: librdkafka options, as `ClusterSettings.consumer_options` gives them.
+        group: the group's name.
+        owner: who is told of partitions that come and go.
+        client: options of any client of the cluster, for `commit_apart`; it is refused without them.
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], group: str, owner: PartitionOwner, client: Mapping[str, Any] | None = None
+    ) -> None:
+        self._owner = owner
+        self._group = group
+        self._client = client
+        options = {
+            **quiet(options),
+            "group.id": group,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "on_commit": self._on_commit,
+        }
+        self._is_cooperative = "cooperative" in str(options.get("partition.assignment.strategy", "cooperative"))
+        self._consumer = Consumer(options)
+        self._topics: dict[str, str] = {}
+        self._gone: deque[tuple[Place, int]] = deque()
+        """Partitions whose offset is not in the log, and that offset; the owner is told at the next read."""
+        self._under_way: Mapping[Place, OffsetAndMetadata] | None = None
+        self._sent_at = 0.0
+        self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]] = []
+        self.paused: set[Place] = set()
+        """Partitions that are not read for now; one that is assigned while it is in here stays so."""
+        self.finished: dict[Place, FinishedMap] = {}
+        """Records that are passed over, because an earlier owner has finished them."""
+        self.passed = 0
+        """How many were."""
+        self.reached: dict[Place, int] = {}
+        """Up to where partitions were read without a record to show for it: gaps, and what was finished before."""
+        self.epoch = 0
+        """Counts how often partitions came or went; records carry it."""
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Join the group."""
+        self._topics = {topic: topic for topic in topics}
+        self._consumer.subscribe(
+            list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def read(self, most: int, timeout: float) -> list[Record[Any]]:
+        """Up to *most* records, as soon as there are some, waiting no longer than *timeout* seconds."""
+        if self._gone:
+            # Not when it was heard of: records read before it, in the same go, had not been handed over then. One at a
+            # time: brokers are asked about each, and the group waits.
+            self._owner.out_of_range(*self._gone.popleft())
+        # consume() waits until it has as many as asked for; poll() returns with the first.
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        # Its partition may be taken away while the others are read: it belongs to the time before.
+        records = self._records([first])
+        if most > 1:
+            records += self._records(self._consumer.consume(most - 1, 0))
+        return records
+
+    def _records(self, messages: list[Any]) -> list[Record[Any]]:
+        topics, finished, epoch = self._topics, self.finished, self.epoch
+        records: list[Record[Any]] = []
+        for message in messages:
+            if message.error() is not None:
+                self._notice(message)
+                continue
+            topic, partition, offset = topics[message.topic()], message.partition(), message.offset()
+            if finished and self._is_finished((topic, partition), offset):
+                continue
+            key, raw = message.key(), message.value()
+            size = (0 if raw is None else len(raw)) + (0 if key is None else len(key))
+            headers = message.headers() or ()
+            stamp = message.timestamp()[1]
+            records.append(Record(topic, partition, offset, stamp, key, raw, headers, size, raw, 1, 0, None, epoch))
+        return records
+
+    def known(self, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
+        """What the group has committed.
+
+        Raises:
+            BrokerAbsentError: the group's coordinator did not answer or is not ready.
+        """
+        return known_to(self._consumer, places, timeout)
+
+    def commit(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
+        """Commit, and return when the broker has it.
+
+        Raises:
+            BrokerAbsentError: it did not happen, and may when tried again.
+            NotOwnerError: the group goes on without us.
+        """
+        if not offsets:
+            return
+        try:
+            answers = self._consumer.commit(offsets=_places(offsets), asynchronous=False)
+        except KafkaException as error:
+            raise as_admin_error(error) from error
+        for answer in answers or ():
+            if answer.error is not None:
+                raise as_admin_error(KafkaException(answer.error))
+
+    def commit_apart(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
+        """Commit without waiting for a rebalance that blocks the member's own connection.
+
+        Raises:
+            AdminError: it is not known to have happened.
+        """
+        if self._client is None:
+            raise BrokerUnavailableError("there is no other connection")
+        commit_apart(self._client, self._group, self.metadata(), offsets, _APART)
+
+    def commit_soon(self, offsets: Mapping[Place, OffsetAndMetadata]) -> bool:
+        """Send a commit, whose answer comes with a later read; False, and nothing happens, while one is under way.
+
+        With two under way a connection that breaks could let the first be repeated behind the second, and the group's
+        offsets would go backwards.
+        """
+        if self._under_way is not None:
+            if time.monotonic() - self._sent_at < _NO_ANSWER:
+                return False
+            self._answer(BrokerUnavailableError("no answer came"))
+        self._under_way, self._sent_at = offsets, time.monotonic()
+        try:
+            self._consumer.commit(offsets=_places(offsets), asynchronous=True)
+        except KafkaException as error:
+            self._answer(as_admin_error(error))
+        return True
+
+    def answers(self) -> list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]]:
+        """What became of `commit_soon` since this was last asked: None, or why the broker has it not."""
+        found, self._answers = self._answers, []
+        return found
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the client takes itself for a member. As another one it could commit to a group that is empty."""
+        return bool(self._consumer.memberid())
+
+    def metadata(self) -> Any:
+        """Who we are in the group, for a producer that commits our offsets in a transaction of its own."""
+        return self._consumer.consumer_group_metadata()
+
+    def _on_commit(self, error: Any, partitions: list[Any]) -> None:
+        found = {(part.topic, part.partition): part.offset for part in partitions}
+        if self._under_way is None or found != {place: offset for place, (offset, _) in self._under_way.items()}:
+            return  # one that was given up, or that somebody waits for
+        errors = [part.error for part in partitions if part.error is not None]
+        error = error or (errors[0] if errors else None)
+        self._answer(None if error is None else as_admin_error(KafkaException(error)))
+
+    def _answer(self, error: AdminError | None) -> None:
+        if self._under_way is not None:
+            self._answers.append((self._under_way, error))
+            self._under_way = None
+
+    def pause(self, places: Iterable[Place]) -> None:
+        """Do not read these for now. What was fetched of them already is fetched again later, so do not do it often."""
+        new = [place for place in places if place not in self.paused]
+        self.paused.update(new)
+        if new:
+            self._consumer.pause([TopicPartition(*place) for place in new])
+
+    def resume(self, places: Iterable[Place]) -> None:
+        """Read these again."""
+        old = [place for place in places if place in self.paused]
+        self.paused.difference_update(old)
+        if old:
+            self._consumer.resume([TopicPartition(*place) for place in old])
+
+    def seek(self, place: Place, offset: int) -> None:
+        """Go on at another offset, after the one before was out of range, or its topic was recreated."""
+        self._gone = deque(gone for gone in self._gone if gone[0] != place)
+        where = TopicPartition(*place, offset)
+        # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
+        self._consumer.incremental_unassign([where])
+        self._consumer.incremental_assign([where])
+        if place in self.paused:
+            self._consumer.pause([where])
+
+    def close(self) -> None:
+        """Give everything back and leave the group."""
+        self._consumer.close()
+
+    def _is_finished(self, place: Place, offset: int) -> bool:
+        finished = self.finished.get(place)
+        if finished is None:
+            return False
+        # It is kept even when it is passed: it goes into commits until all before its end is in our own books.
+        is_over = finished.has(offset)
+        if is_over:
+            self.passed += 1
+            self.reached[place] = offset + 1
+        return is_over
+
+    def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        self.epoch += 1
+        places = [(part.topic, part.partition) for part in partitions]
+        starts = self._owner.assigned(places)
+        given = [TopicPartition(*place, starts[place]) for place in places]
+        (consumer.incremental_assign if self._is_cooperative else consumer.assign)(given)
+        held = [place for place in places if place in self.paused]
+        if held:
+            consumer.pause([TopicPartition(*place) for place in held])
+
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        self._owner.revoked([(part.topic, part.partition) for part in partitions])
+        self._unassign(consumer, partitions)
+
+    def _on_lost(self, consumer: Any, partitions: list[Any]) -> None:
+        self._owner.lost([(part.topic, part.partition) for part in partitions])
+        self._unassign(consumer, partitions)
+
+    def _forget(self, partitions: list[Any]) -> None:
+        self.epoch += 1
+        places = [(part.topic, part.partition) for part in partitions]
+        for place in places:
+            self.paused.discard(place)
+            self.finished.pop(place, None)
+            self.reached.pop(place, None)
+        self._gone = deque(gone for gone in self._gone if gone[0] not in places)
+
+    def _unassign(self, consumer: Any, partitions: list[Any]) -> None:
+        self._forget(partitions)
+        if self._is_cooperative:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+    def _notice(self, message: Any) -> None:
+        """Act on an event that is no record."""
+        error, place = message.error(), (message.topic(), message.partition())
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
+            self.reached[place] = message.offset()
+        elif code in _GONE:
+            self._gone.append((place, message.offset()))
+        elif is_auth_error(error) or error.fatal():
+            raise EngineError(f"{place[0]}: {error.name()}: {error.str()}")
+        elif code in _MISSING:
+            self._owner.troubled(place, error.str())
+        # Anything else (a broker went away, a leader moved) librdkafka mends by itself.
+
+
+def _places(offsets: Mapping[Place, OffsetAndMetadata]) -> list[TopicPartition]:
+    return [TopicPartition(*place, offset, metadata) for place, (offset, metadata) in offsets.items()]

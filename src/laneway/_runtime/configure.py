@@ -1,0 +1,235 @@
+"""What an app is when the configuration has had its say."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laneway._declare.breaker import Breaker
+from laneway._declare.error_consumer import ErrorConsumer
+from laneway._declare.handler import Buffer, check_together
+from laneway._declare.record import declared_topics
+from laneway._declare.retry import Retry
+from laneway.errors import DeclarationError, SettingsError
+from laneway.settings import Settings, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laneway._declare.app import App
+    from laneway._declare.handler import HandlerSpec
+
+__all__ = ["cluster_of", "configured", "effective", "producers_elsewhere", "warn_unused_topics"]
+
+_log = logging.getLogger("laneway")
+
+_Given = tuple[tuple[str, str], Any]
+"""The names of a handler and of a setting, and its value."""
+
+_ROUTE_FIELDS = (
+    "lanes",
+    "timeout",
+    "size",
+    "within",
+    "order",
+    "strict",
+    "delay",
+    "error_topic",
+    "oversize",
+    "processes",
+)
+_RETRY_FIELDS = {
+    "attempts": "attempts",
+    "backoff": "backoff",
+    "backoff_max": "backoff_max",
+    "retry_steps": "delays",
+    "retry_mode": "mode",
+}
+_BREAKER_FIELDS = {"breaker_failures": "failures", "breaker_pause": "pause"}
+_WITHOUT_EFFECT = {
+    "single": (
+        ("size", "within"),
+        "a single handler takes one record at a time",
+        "remove it, or declare the function with @app.batch_handler(…)",
+    ),
+    "columnar": (
+        ("lanes", "order", "timeout", "within", "strict"),
+        "a columnar handler takes one table after the other, in order and without a time limit",
+        "remove it, or declare the function with @app.batch_handler(…)",
+    ),
+}
+"""Settings that change nothing for a kind of handler, why, and what to do."""
+
+
+def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
+    """The settings given, or those of ``laneway.yaml`` and the environment, under the engine's own arguments."""
+    chosen = {key: value for key, value in overrides.items() if value is not None}
+    if settings is None:
+        named = os.environ.get("LANEWAY_CONFIG")
+        path = Path(named) if named else Path("laneway.yaml")
+        found = path if named or path.exists() else None
+        profile = os.environ.get("LANEWAY_PROFILE", "default")
+        return load(found, profile=profile, environ=os.environ, overrides=chosen)
+    return settings.with_overrides(chosen) if chosen else settings
+
+
+def configured(app: App, settings: Settings) -> App:
+    """The app with what the configuration says about its handlers and topics.
+
+    Raises:
+        SettingsError: a setting has no effect on its handler or does not fit it, or the handlers do not fit together
+            because of it.
+        DeclarationError: the app cannot work, whatever its settings.
+    """
+    unknown = set(settings.handlers) - {route.name for route in app.routes}
+    if unknown:
+        known = ", ".join(route.name for route in app.routes)
+        raise DeclarationError(
+            f"the configuration names handlers {sorted(unknown)} that app {app.name!r} lacks; it has: {known}"
+        )
+    given = _given(app, settings)
+    try:
+        copy = _changed(app, settings, given)
+        if given:
+            _check_together(copy, settings)
+    except DeclarationError:
+        for count in range(len(given) + 1):
+            try:
+                _check_together(_changed(app, settings, given[:count]), settings)
+            except DeclarationError as found:
+                if not count:
+                    raise
+                message, _, fix = str(found).partition("; ")
+                (name, key), _ = given[count - 1]
+                raise SettingsError([settings.problem(f"handlers.{name}.{key}", message, fix)]) from found
+        raise
+    copy.errors = _error_consumer(app.errors, settings)
+    return copy
+
+
+def _given(app: App, settings: Settings) -> list[_Given]:
+    """What the configuration says about the handlers that are switched on, setting by setting."""
+    given: list[_Given] = []
+    problems = []
+    for route in app.routes:
+        found = settings.handlers.get(route.name)
+        if found is None or found.enabled is False:
+            continue
+        keys, why, fix = _WITHOUT_EFFECT.get(route.kind, ((), "", ""))
+        for key in type(found).model_fields:
+            value = getattr(found, key)
+            if value is not None and key in keys:
+                problems.append(settings.problem(f"handlers.{route.name}.{key}", f"it has no effect: {why}", fix))
+            elif value is not None:
+                given.append(((route.name, key), value))
+    if problems:
+        raise SettingsError(problems)
+    return given
+
+
+def _changed(app: App, settings: Settings, given: Sequence[_Given]) -> App:
+    changes: dict[str, dict[str, Any]] = {}
+    for route in app.routes:
+        own = {key: value for (name, key), value in given if name == route.name}
+        cluster = _cluster_read_by(route, settings)
+        changes[route.name] = {**_changes(route, own), "cluster": cluster, "addresses": _addresses(cluster, settings)}
+    off = {name for name, handler in settings.handlers.items() if handler.enabled is False}
+    topics = {name: topic.name for name, topic in settings.topics.items() if topic.name}
+    return app.configured(changes, topics, off)
+
+
+def _check_together(app: App, settings: Settings) -> None:
+    """Refuse handlers that do not fit together, as a run does."""
+    from laneway._runtime.topics import feeds_of
+
+    check_together(app.name, app.routes)
+    by_topic: dict[tuple[str | None, str], list[HandlerSpec]] = {}
+    for route in app.routes:
+        by_topic.setdefault((cluster_of(route, settings), route.topic.name), []).append(route)
+    for routes in by_topic.values():
+        feeds_of(app.name, routes)
+
+
+def cluster_of(route: HandlerSpec, settings: Settings) -> str:
+    """Name of the cluster that a handler of a configured app reads from."""
+    return route.cluster or settings.default_cluster
+
+
+def producers_elsewhere(routes: list[HandlerSpec], settings: Settings) -> dict[str, dict[str, Any]]:
+    """Options of producers for the other clusters that messages of these handlers may go to, by the cluster's name."""
+    targets = (address.partition("@")[2] for route in routes for address in route.addresses.values())
+    return {name: dict(settings.cluster(name).producer_options()) for name in targets if name}
+
+
+def warn_unused_topics(app: App, settings: Settings) -> None:
+    """Log a warning for each name under ``topics`` that the code does not seem to have.
+
+    Which topics a handler returns messages to shows only when it does so. What can be known before are the topics that
+    handlers read and every `Topic` that was made until now.
+
+    Args:
+        app: as the code declares it.
+        settings: the configuration.
+    """
+    known = {route.topic.name for route in app.routes} | declared_topics()
+    for name in settings.topics:
+        if name not in known:
+            _log.warning(
+                "topics.%s in the configuration: no handler of app %r reads this topic, and the code has made no "
+                "Topic(%r) so far, so the entry has no effect. Correct the name, or remove the entry; if a handler "
+                "makes this Topic only when it runs, make it at the top level of its module",
+                name,
+                app.name,
+                name,
+            )
+
+
+def _cluster_read_by(route: HandlerSpec, settings: Settings) -> str:
+    """The cluster named for the handler, or for its topic, or the default one."""
+    handler, topic = settings.handlers.get(route.name), settings.topics.get(route.topic.name)
+    named = (handler and handler.cluster) or (topic and topic.cluster)
+    return named or route.cluster or settings.default_cluster
+
+
+def _addresses(cluster: str, settings: Settings) -> dict[str, str]:
+    """Where messages of a handler that reads from *cluster* go, for each topic that the configuration names."""
+    found = {}
+    for name, topic in settings.topics.items():
+        target = topic.cluster or settings.default_cluster
+        found[name] = topic.name if target == cluster else f"{topic.name}@{target}"
+    return found
+
+
+def _error_consumer(declared: ErrorConsumer | None, settings: Settings) -> ErrorConsumer | None:
+    """What the code declares, with what the configuration changes about it."""
+    given = settings.errors.model_dump(exclude_none=True)
+    if not given:
+        return declared
+    if given.get("max_errors") == 0:
+        given["max_errors"] = None
+    return replace(declared or ErrorConsumer(), **given)
+
+
+def _changes(route: HandlerSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+    changes = {name: given[name] for name in _ROUTE_FIELDS if name in given}
+    if retry := {field: given[name] for name, field in _RETRY_FIELDS.items() if name in given}:
+        changes["retry"] = _retry(route.retry, retry)
+    if breaker := {field: given[name] for name, field in _BREAKER_FIELDS.items() if name in given}:
+        changes["breaker"] = replace(route.breaker or Breaker(), **breaker)
+    if {"buffer_records", "buffer_size"} & set(given):
+        changes["buffer"] = Buffer(
+            given.get("buffer_records", route.buffer.records), given.get("buffer_size", route.buffer.size)
+        )
+    return changes
+
+
+def _retry(declared: Retry, given: dict[str, Any]) -> Retry:
+    steps = given.get("delays", declared.delays)
+    if "mode" in given and not steps:
+        raise DeclarationError("it has no effect: the handler has no steps; add retry_steps: [5s, 1m], or remove it")
+    if steps and not declared.delays:
+        given = {"mode": Retry.steps(*steps).mode} | given  # the default of steps, not that of a policy without any
+    return replace(declared, **given)

@@ -1,0 +1,134 @@
+"""ErrorApp: an app whose handlers read the error topics on which another app parks. Engines run it as any other."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from laneway._core.error_run_filter import ErrorRunFilter
+from laneway._core.headers import returned_headers
+from laneway._declare.app import App
+from laneway._declare.error_consumer import ErrorConsumer
+from laneway._declare.interceptors import Interceptors
+from laneway._declare.record import Message, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laneway._declare.handler import HandlerSpec
+    from laneway._declare.header_styles import Style
+    from laneway._declare.record import Record
+
+__all__ = ["ErrorApp"]
+
+_tables = threading.Lock()  # a columnar handler is promised one table at a time; lanes of several partitions call it
+
+
+class ErrorApp(App):
+    """The handlers of an app, each on the topic where it parks; the group is ``<app>.errors``.
+
+    A route for each handler and not for each topic, because each has its own lanes, retries, codec and kind. Every one
+    of them reads the whole topic, and takes up what is its own.
+
+    Args:
+        app: whose error topics.
+        partitions: how many partitions its topics have; a record is sent back to its old one when it is there.
+        hooks: whether the app's setup and cleanup hooks are its own too.
+    """
+
+    def __init__(self, app: App, partitions: Mapping[str, int], *, hooks: bool = False) -> None:
+        super().__init__(app.name)
+        self.name = f"{app.name}.errors"
+        self.errors: ErrorConsumer = app.errors or ErrorConsumer()
+        if hooks:
+            self._setup, self._cleanup = list(app.setups), list(app.cleanups)
+        app._share_with(self, ())  # noqa: SLF001 - of the same family
+        by_topic: dict[tuple[str | None, str], list[str]] = {}
+        for route in app.routes:
+            by_topic.setdefault((route.cluster, route.error_topic_of(app.name)), []).append(route.name)
+        for route in app.routes:
+            topic = route.error_topic_of(app.name)
+            rerun = ErrorRunFilter(app.name, route.name, tuple(by_topic[route.cluster, topic]), self.errors.max_errors)
+            read = _reading(route, topic, rerun)
+            self._routes[route.name] = _acting(read, self.errors, partitions.get(read.source, 0))
+
+    @property
+    def routes(self) -> tuple[HandlerSpec, ...]:
+        """One for each handler; what the app was extended with is in them already."""
+        return tuple(self._routes.values())
+
+
+def _reading(route: HandlerSpec, topic: str, rerun: ErrorRunFilter) -> HandlerSpec:
+    """A route that reads the error topic, one record at a call. Not checked: to park where it reads is the point."""
+    return replace(
+        route,
+        topic=replace(route.topic, name=topic),
+        source=route.source or route.topic.name,
+        error_topic=topic,
+        rerun=rerun,
+        # Its steps are behind the record; calls in place are not.
+        retry=replace(route.retry, delays=(), mode="blocking"),
+        step_functions={},
+        delay=timedelta(0),
+        size=1,
+        within=timedelta(0),
+        bisect=False,
+    )
+
+
+def _acting(route: HandlerSpec, errors: ErrorConsumer, partitions: int) -> HandlerSpec:
+    """The route with the function that an error consumer asks for."""
+    action, own = errors.action, route.error_function
+    raw: Topic[Any] = Topic(route.topic.name)
+    if action == "replay":
+        replay = _Replay(Topic(route.source), partitions, route.error_headers)
+        kept = Interceptors(error=route.interceptors.error)  # what goes back is to be as it came
+        return replace(
+            route,
+            kind="single",
+            topic=raw,
+            function=replay,
+            interceptors=kept,
+            addresses={},  # its source is a real name
+            timeout=None,
+            breaker=None,
+            is_manual=False,
+            processes=0,
+        )
+    if callable(action) and own is None:
+        return replace(route, kind="single", function=action, breaker=None, is_manual=False, processes=0)
+    function = own or route.function
+    if route.kind == "columnar":
+        return replace(route, kind="single", topic=raw, function=_OneRow(function))
+    return replace(route, kind="batch" if route.kind == "unique" else route.kind, function=function)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """Sends a record back to its topic, as it was. The topic is the handler's, whatever the headers say."""
+
+    topic: Topic[Any]
+    partitions: int
+    style: Style
+
+    def __call__(self, record: Record[Any]) -> Message[Any]:
+        # The old partition: another producer may place keys in another way, and one key in two partitions runs twice.
+        old = None if record.origin is None else record.origin.partition
+        partition = old if old is not None and old < self.partitions else None
+        headers = returned_headers(record, self.style)
+        return Message(self.topic, record.raw, record.key, headers, partition, record.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneRow:
+    """Calls a columnar handler with a table of one row."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, record: Record[Any]) -> None:
+        from laneway._kafka.convert import table_of_records
+
+        with _tables:
+            self.function(table_of_records(record.topic, [record]))

@@ -1,0 +1,283 @@
+"""Runs over an app's error topics: what a run reads, and when runs begin."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from laneway._core.error_run_filter import is_new
+from laneway._declare.error_consumer import ErrorConsumer
+from laneway._runtime.configure import cluster_of
+from laneway._runtime.error_app import ErrorApp
+from laneway.admin import ErrorLog, error_topics_of
+from laneway.errors import EngineError, LanewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laneway._declare.app import App
+    from laneway._declare.cron import Cron
+    from laneway._declare.error_consumer import ErrorRuns
+    from laneway._declare.handler import HandlerSpec
+    from laneway.admin import ErrorTopic, OpenRange
+    from laneway.settings import Settings
+
+__all__ = ["ErrorPlan", "ErrorSchedule", "error_plans", "only_run"]
+
+_LONGEST_WAIT = 20.0  # seconds of one wait for the next run: a clock that is set shall not put it off for longer
+_REFRESH = 6 * 3600.0  # seconds between commits of a group that has nothing to do; Kafka forgets it after some days
+_MOST_LEFT_OUT = 10_000  # runs that are counted as left out behind one; a laptop that slept for a year has more
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+_running: set[str] = set()
+_lock = threading.Lock()
+
+
+class _UnderWayError(EngineError):
+    """Another run holds the app's error topics."""
+
+
+@contextmanager
+def only_run(app: str) -> Iterator[None]:
+    """Hold off other runs of an app in this process.
+
+    Raises:
+        EngineError: one is under way.
+    """
+    with _lock:
+        if app in _running:
+            raise _UnderWayError(f"a run over the error topics of app {app!r} is under way; wait until it is over")
+        _running.add(app)
+    try:
+        yield
+    finally:
+        with _lock:
+            _running.discard(app)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPlan:
+    """What a run reads of one error topic."""
+
+    topic: ErrorTopic
+    app: ErrorApp
+    routes: list[HandlerSpec]
+    """Those of its handlers that park there."""
+    ends: dict[int, int]
+    """Where the run ends in each partition."""
+    partitions: dict[str, int]
+    """How many partitions the topics have to which records may be sent back."""
+    idle: timedelta
+    """How long an engine that waits for records waits for some."""
+
+
+def error_plans(
+    app: App,
+    settings: Settings,
+    *,
+    topic: str | None = None,
+    refresh: bool = True,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> list[ErrorPlan]:
+    """What a run that begins now reads: a plan for each error topic on which something waits.
+
+    A record that is parked while the run is under way lies past the ends that are looked at here, so it waits for the
+    next run.
+
+    Args:
+        app: whose error topics, as the configuration has it.
+        settings: the configuration.
+        topic: only this error topic.
+        refresh: commit the offsets of topics on which nothing waits anew, before Kafka forgets them: everything that
+            was ever parked would be run again.
+        is_stopping: asked often; the plans are worth nothing once it said yes.
+
+    Raises:
+        BrokerAbsentError: no broker answers.
+    """
+    started = time.time() * 1000
+    consumer = app.errors or ErrorConsumer()
+    within = consumer.new / _MILLISECOND
+    plans = []
+    for found in _topics(app, settings):
+        if topic not in (None, found.name) or is_stopping():
+            continue
+        with ErrorLog(found) as log:
+            partitions = {name: count for name, count in log.partitions().items() if name in found.sources}
+            extents = log.extents()
+            ends = {
+                part: _end(log, part, extent, started, within, is_stopping)
+                for part, extent in extents.items()
+                if not extent.is_settled
+            }
+            is_idle = not any(end > extents[part].open for part, end in ends.items())
+            if is_idle and refresh:
+                _commit_anew(log, extents)
+        if is_idle:
+            continue
+        errors = ErrorApp(app, partitions)
+        routes = [
+            route
+            for route in errors.routes
+            if (route.topic.name, settings.cluster(cluster_of(route, settings))) == (found.name, found.cluster)
+        ]
+        all_ends = {each: ends.get(each, extent.open) for each, extent in extents.items()}
+        plans.append(ErrorPlan(found, errors, routes, all_ends, partitions, consumer.idle))
+    return plans
+
+
+def _commit_anew(log: ErrorLog, extents: dict[int, OpenRange]) -> None:
+    for part, extent in extents.items():
+        if extent.committed is not None and extent.committed <= extent.end:
+            log.commit(part, extent.committed)
+
+
+def _topics(app: App, settings: Settings) -> list[ErrorTopic]:
+    return error_topics_of(app, lambda route: settings.cluster(cluster_of(route, settings)))
+
+
+def _end(
+    log: ErrorLog, partition: int, extent: OpenRange, started: float, within: float, is_stopping: Callable[[], bool]
+) -> int:
+    """Where a run ends in a partition: before the first record that is new, else at the end of the log."""
+    if within:
+        for parked in log.read(partition, extent.open, extent.end):
+            at = None if parked.parked_at is None else (parked.parked_at - _EPOCH) / _MILLISECOND
+            if is_new(at, started, within) or is_stopping():
+                return parked.place.offset
+    return extent.end
+
+
+class ErrorSchedule(ABC):
+    """Starts runs over the error topics when they fall due, on a thread of its own, beside what the app does.
+
+    The engine's thread calls `ask_to_stop`, `pause` and `end`. A run that fails is told of and ends nothing else: the
+    next one begins where it stopped. An engine says in `_run` what a run is.
+
+    Args:
+        app: whose error topics, as the configuration has it.
+        cron: when.
+        note: told in words what went wrong; an empty text when that is over.
+        runs: where runs are counted.
+    """
+
+    def __init__(self, app: App, cron: Cron, *, note: Callable[[str], None], runs: ErrorRuns) -> None:
+        self._app = app
+        self._cron = cron
+        self._note = note
+        self._runs = runs
+        self._refreshed = -_REFRESH
+        self._stopping = threading.Event()
+        self._is_paused = False
+        self._is_ending = False
+        self._is_noted = False
+        self.is_at_work = False
+        """Whether a run is under way."""
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether no run is under way and none will begin."""
+        return self._stopping.is_set() and (self._thread is None or not self._thread.is_alive())
+
+    def start(self) -> None:
+        """Begin to wait for the first run."""
+        self._thread = threading.Thread(target=self._work, name="laneway-errors", daemon=True)
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        """Let the running batch end, and begin nothing more."""
+        self._stopping.set()
+
+    def pause(self, *, on: bool) -> None:
+        """Begin nothing more, or go on. A run that is under way ends after its batch; the next takes up the rest."""
+        self._is_paused = on
+
+    def end(self) -> None:
+        """Stop now, whatever runs."""
+        self._stopping.set()
+        self._is_ending = True
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+    def _work(self) -> None:
+        due = self._cron.next_after(_now())
+        while not self._stopping.is_set():
+            now = _now()
+            # A clock that was set back brings an earlier time; one that was set forward brings it at once.
+            due = min(due, self._cron.next_after(now))
+            if now < due:
+                self._stopping.wait(min((due - now).total_seconds(), _LONGEST_WAIT))
+                continue
+            if not self._is_paused:
+                self._try_run()
+            due = self._next(after=due)
+
+    def _next(self, after: datetime) -> datetime:
+        """When the next run falls due; those that did meanwhile are left out."""
+        now = _now()
+        due = self._cron.next_after(after)
+        left_out = 0
+        while due <= now and left_out < _MOST_LEFT_OUT:
+            left_out += 1
+            due = self._cron.next_after(due)
+        if left_out and not self._stopping.is_set():
+            self._runs.left_out += left_out
+            self._say(f"{left_out} error runs fell due during another one and were left out")
+        return self._cron.next_after(now) if due <= now else due
+
+    def _try_run(self) -> None:
+        is_old = time.monotonic() - self._refreshed >= _REFRESH
+        self.is_at_work = True
+        try:
+            with only_run(self._app.name):
+                self._run(refresh=is_old)
+        except _UnderWayError:
+            self._runs.left_out += 1
+            self._say("an error run fell due while one by hand is under way and was left out")
+        except Exception as error:  # noqa: BLE001 - py4j raises its own kinds; none may end the app's own work
+            if not self._is_ending:
+                self._runs.failed += 1
+                reason = str(error) if isinstance(error, LanewayError) else f"{type(error).__name__}: {error}"
+                self._say(f"an error run failed: {reason.partition(chr(10))[0]}")
+        finally:
+            self.is_at_work = False
+
+    @abstractmethod
+    def _run(self, *, refresh: bool) -> None:
+        """Run over the error topics once, until `_is_interrupted`.
+
+        Args:
+            refresh: commit the offsets of topics on which nothing waits anew, and call `_planned` when that is done.
+        """
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether a run is to end when what it has begun is finished."""
+        return self._stopping.is_set() or self._is_paused
+
+    def _planned(self, *, refresh: bool) -> None:
+        """What waits was looked at."""
+        if refresh:
+            self._refreshed = time.monotonic()
+
+    def _succeeded(self) -> None:
+        """A run went to its end."""
+        self._runs.runs += 1
+        if self._is_noted:
+            self._is_noted = False
+            self._note("")
+
+    def _say(self, text: str) -> None:
+        self._is_noted = True
+        self._note(text)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,203 @@
+"""Feeds: the topics of one query, and how far each may be read now."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from laneway._core.due import DueEnds
+from laneway._kafka import BrokerUnavailableError
+from laneway._runtime.topics import create_beside, say
+from laneway.errors import AdminError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway._kafka import Admin, Place
+    from laneway._runtime.topics import Feed
+
+__all__ = ["ABSENT", "LOOK", "Feeds", "patiently"]
+
+T = TypeVar("T")
+
+LOOK = 0.01
+"""Seconds between looks at the ends of the logs while waiting: half of it is added to the latency."""
+ABSENT = 1.0
+"""Seconds to wait after the brokers did not answer."""
+
+_REFRESH = 5.0  # seconds between looks for new partitions
+_TEND = 1.0  # seconds between looks at the retry topics while a batch runs: its copies may be waiting for one
+_SAY = 30.0  # seconds between two lines about a topic that is missing and may not be created
+_ASK = 0.1  # seconds between questions for what is due; each is a request to the brokers
+
+
+class Feeds:
+    """Looks at the logs of a source and of its retry topics, for the planner.
+
+    Args:
+        feeds: the source first.
+        admin: asks the brokers.
+        may_create: whether retry topics that are missing may be created, and get more partitions with their source.
+    """
+
+    def __init__(self, feeds: tuple[Feed, ...], admin: Admin, *, may_create: bool = True) -> None:
+        self._feeds = feeds
+        self._admin = admin
+        self._may_create = may_create
+        self._said = 0.0
+        self._numbers: dict[str, list[int]] = {}
+        self._refreshed = 0.0
+        self._due = {feed.topic: DueEnds(feed.delay) for feed in feeds if feed.delay}
+        self._asked: dict[str, tuple[float, dict[Place, int]]] = {}
+        self._lock = threading.Lock()
+        self._is_tended = threading.Event()
+        self._tender: threading.Thread | None = None
+        self._guard: Callable[[], None] = lambda: None
+        self.logs: dict[Place, int] = {}
+        """The ends of all logs, when last looked at."""
+        self.renewed: dict[str, dict[Place, int]] = {}
+        """Retry topics that were deleted and made anew, and how far their logs had been seen to go."""
+
+    def numbers(self, feed: Feed) -> list[int]:
+        """The partitions of a feed."""
+        self._refresh()
+        return self._numbers[feed.topic]
+
+    def partitions(self, feed: Feed) -> int:
+        """How many there were, when last looked at."""
+        return len(self._numbers.get(feed.topic, ()))
+
+    def forget(self) -> None:
+        """Look for topics and partitions anew: something may have been deleted."""
+        self._refreshed = 0.0
+
+    def restart(self, topic: str) -> None:
+        """A topic was recreated: when its records were first seen says nothing any more."""
+        for feed in self._feeds:
+            if feed.topic == topic and feed.delay:
+                self._due[topic] = DueEnds(feed.delay)
+                self._asked.pop(topic, None)
+
+    def look(self) -> None:
+        """Look at the ends of the logs."""
+        self._refresh()
+        places = [(topic, partition) for topic, numbers in self._numbers.items() for partition in numbers]
+        logs = self._admin.ends_of(places) if places else {}
+        for topic in {place[0] for place, end in logs.items() if end < self.logs.get(place, 0)}:
+            self._renew(topic)
+        self.logs = logs
+
+    def tend(self, guard: Callable[[], None]) -> None:
+        """From now on look at the topics about once a second: while a batch runs, nobody else does.
+
+        A copy waits for its retry topic, the batch for the copy, and the next look for the batch.
+
+        Args:
+            guard: looks at the source, on the thread that looks at the retry topics.
+        """
+        self._guard = guard
+        self._is_tended.set()
+        if self._tender is None:
+            self._tender = threading.Thread(target=self._keep_tending, name="laneway-tender", daemon=True)
+            self._tender.start()
+
+    def rest(self) -> None:
+        """The batch is over."""
+        self._is_tended.clear()
+
+    def ends(self, begin: dict[Place, int]) -> dict[Place, int]:
+        """Up to where each partition may be read; what is not due yet lies past it.
+
+        Args:
+            begin: up to where it has been read: what has nothing further need not be asked for.
+        """
+        self.look()
+        ends = dict(self.logs)
+        for feed in self._feeds:
+            if feed.delay:
+                ends |= self._due_ends(feed, begin)
+        return ends
+
+    def _due_ends(self, feed: Feed, begin: dict[Place, int]) -> dict[Place, int]:
+        steady, due = time.monotonic(), self._due[feed.topic]
+        logs = {partition: end for (topic, partition), end in self.logs.items() if topic == feed.topic}
+        due.saw(logs, steady)
+        waiting = [
+            (feed.topic, partition) for partition, end in logs.items() if end > begin.get((feed.topic, partition), 0)
+        ]
+        if not waiting:
+            return {}
+        asked, first = self._asked.get(feed.topic, (0.0, {}))
+        if steady - asked >= _ASK or set(waiting) - set(first):
+            limit = int((time.time() - feed.delay) * 1000)
+            answer = self._admin.first_since(dict.fromkeys(waiting, limit))
+            # When all are old enough, those up to the end as it was before the question: later ones are not.
+            first = {place: self.logs[place] if at is None else at for place, at in answer.items()}
+            self._asked[feed.topic] = (steady, first)
+        waited = due.waited(steady)
+        return {place: min(self.logs[place], max(first[place], waited.get(place[1], 0))) for place in waiting}
+
+    def _refresh(self) -> None:
+        """Learn of new partitions; a retry topic gets as many as its source has, or a copy would have nowhere to go."""
+        with self._lock:
+            if time.monotonic() - self._refreshed < _REFRESH and all(self._numbers.values()):
+                return
+            numbers = {feed.topic: self._admin.partitions(feed.topic) for feed in self._feeds}
+            wanted = len(numbers[self._feeds[0].topic])
+            for feed in self._feeds[1:]:
+                found = len(numbers[feed.topic])
+                if found < wanted:
+                    if not found and self._numbers.get(feed.topic):
+                        self._renew(feed.topic)
+                    self._make(feed.topic, found, wanted)
+                    numbers[feed.topic] = self._admin.partitions(feed.topic)
+            self._numbers = numbers
+            self._refreshed = time.monotonic()
+
+    def _keep_tending(self) -> None:
+        while self._is_tended.wait():
+            time.sleep(_TEND)
+            if self._is_tended.is_set():
+                with suppress(AdminError):  # nobody answers: the next look is soon
+                    self._guard()
+                    if len(self._feeds) > 1:
+                        self.forget()
+                        self._refresh()
+
+    def _renew(self, topic: str) -> None:
+        """A retry topic was deleted: its offsets begin anew, and when they were seen says nothing any more."""
+        for feed in self._feeds[1:]:
+            if feed.topic == topic:
+                self.renewed.setdefault(topic, {place: end for place, end in self.logs.items() if place[0] == topic})
+                self.logs = {place: end for place, end in self.logs.items() if place[0] != topic}
+                self._due[topic] = DueEnds(feed.delay)
+                self._asked.pop(topic, None)
+
+    def _make(self, topic: str, found: int, wanted: int) -> None:
+        if not self._may_create:
+            lacks = f"has {found} partitions and needs {wanted}" if found else "is missing"
+            told = f"the retry topic {topic} {lacks}, and create_topics is false; nothing is read until that is done"
+            if time.monotonic() - self._said > _SAY:
+                self._said = time.monotonic()
+                say(told)
+            raise BrokerUnavailableError(told)
+        try:
+            if found:
+                self._admin.grow(topic, wanted)
+            elif create_beside(self._admin, topic, self._feeds[0].topic, wanted):
+                say(f"created topic {topic} again: it had been deleted")
+        except AdminError as error:
+            raise BrokerUnavailableError(str(error)) from error  # to be tried again: copies wait for it meanwhile
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask until the brokers answer; soon again at first: a group's coordinator is often ready a moment later."""
+    pause = LOOK
+    while True:
+        try:
+            return ask()
+        except BrokerUnavailableError:
+            time.sleep(pause)
+            pause = min(pause * 2, ABSENT)

@@ -1,0 +1,143 @@
+"""AsyncRunner: lanes on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from laneway._clock import Clock
+    from laneway._core.call import Call
+    from laneway._core.desk import Desk
+    from laneway._core.scheduler import KeyQueue
+    from laneway._declare.record import Record
+    from laneway.typing import Source
+
+__all__ = ["EventLoopRunner"]
+
+_FETCH = 2_000  # records a fetch; more would keep the loop, and with it every lane, waiting for the conversion
+_POLL = 0.002  # seconds between looks at the source; the loop cannot wait on a librdkafka queue
+
+
+class EventLoopRunner:
+    """Runs an async handler's turns on the running event loop.
+
+    A lane is a task that exists only while there is work for it: thirty thousand idle lanes cost nothing.
+    Everything happens on the loop's thread, so nothing is locked.
+    """
+
+    def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
+        self._desk = desk
+        self._execute = call.batch_async if desk.route.is_batch else call.single_async
+        self._one = None if desk.route.is_batch else call.one_async
+        desk.relief.ask = call.relieve
+        self._clock = clock
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._announces = False
+        self._broken: BaseException | None = None
+
+    def wake(self) -> None:
+        """Look again at source and desk. Any thread may call it."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def run(self, source: Source) -> None:
+        """Work until the source is exhausted and every record has reached its end."""
+        desk = self._desk
+        self._announces = getattr(source, "announces", False)
+        self._loop = asyncio.get_running_loop()
+        desk.acks.wake = self.wake
+        try:
+            while True:
+                fetched = 0
+                if not source.is_exhausted:
+                    fetched = self._read(source)
+                desk.is_closing = source.is_exhausted
+                desk.tick()
+                while (turn := desk.take()) is not None:
+                    self._start(turn)
+                if self._broken is not None:
+                    raise self._broken
+                if source.is_exhausted and desk.is_done:
+                    return
+                await self._pause(source, fetched)
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        """After a failure: no call may go on when the task is tried again elsewhere."""
+        lanes = list(self._lanes)
+        for lane in lanes:
+            lane.cancel()
+        if lanes:
+            await asyncio.wait(lanes)
+
+    def _read(self, source: Source) -> int:
+        room = self._desk.room
+        if not room:
+            return 0
+        # A look at the source comes once in a round of the loop, in which every lane may end its turn.
+        most = max(_FETCH, 2 * self._desk.scheduler.lanes) if self._announces else _FETCH
+        records = source.fetch(min(room, most), 0.0)
+        if records:
+            self._desk.admit(records)
+        return len(records)
+
+    async def _pause(self, source: Source, fetched: int) -> None:
+        # What waits in a source that announces was announced already, perhaps when there was no room for it. What is
+        # left in one that was ended is read by nobody.
+        has_more = fetched or (
+            self._announces and not source.is_exhausted and source.has_news  # type: ignore[attr-defined]
+        )
+        if has_more and self._desk.room:
+            await asyncio.sleep(0)
+        elif not self._announces and self._may_read(source):
+            await asyncio.sleep(_POLL)
+        else:
+            await self._wait_for_change()
+
+    def _may_read(self, source: Source) -> bool:
+        """Whether the source is worth a look; not while a breaker is open, unless there is nothing to probe with."""
+        desk = self._desk
+        return not source.is_exhausted and (desk.gate is None or not desk.gate.is_open or desk.room > 0)
+
+    async def _wait_for_change(self) -> None:
+        """Sleep until a lane ends, a postponed key is due, or answers to copies are worth a look."""
+        desk = self._desk
+        wake = desk.next_wake
+        self._changed.clear()
+        pause = None if wake is None else max(0.0, wake - self._clock.monotonic())
+        if desk.outbox.pending:
+            pause = desk.outbox.pause if pause is None else min(pause, desk.outbox.pause)
+        try:
+            async with asyncio.timeout(pause):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _start(self, turn: list[KeyQueue[Record[Any]]]) -> None:
+        lane = asyncio.get_running_loop().create_task(self._lane(turn))
+        self._lanes.add(lane)
+        lane.add_done_callback(self._ended)
+
+    async def _lane(self, turn: list[KeyQueue[Record[Any]]] | None) -> None:
+        desk, execute, one, now, changed = self._desk, self._execute, self._one, self._clock.monotonic, self._changed
+        while turn is not None:
+            if one is not None and len(turn) == 1 == turn[0].taken:
+                record, began = turn[0].items[turn[0].start], now()
+                result = await one(record)
+                desk.settle_one(turn, record, result, now() - began)
+            else:
+                desk.settle(turn, await execute(turn))
+            # Keys may be ready for other lanes, postponed, or waiting for their copies: the reader looks again.
+            changed.set()
+            turn = desk.take()
+
+    def _ended(self, lane: asyncio.Task[None]) -> None:
+        self._lanes.discard(lane)
+        if not lane.cancelled() and lane.exception() is not None:
+            # Not a failure of the handler (that is an outcome) but of ours, or an exit asked for: end the run.
+            self._broken = lane.exception()
+            self._changed.set()

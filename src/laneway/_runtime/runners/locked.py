@@ -1,0 +1,114 @@
+"""LockedRunner: what runners have in common whose lanes are threads around one locked desk."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from laneway._clock import Clock
+    from laneway._core.desk import Desk
+    from laneway._declare.record import Record
+    from laneway.typing import Source
+
+__all__ = ["LockedRunner"]
+
+_LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
+_LONG_LOOK = 1.0  # seconds at most between looks while a breaker is open: lanes and the clock tell, this is to be sure
+
+
+class LockedRunner(ABC):
+    """A reader that waits until something changes, and lanes that wait for work; one lock for all.
+
+    Args:
+        desk: gives turns and settles them.
+        clock: the time.
+        lock: guards the desk; desks that share a backlog share it too.
+        most: how many lanes may be started; by default as many as the desk has at that moment.
+    """
+
+    def __init__(self, desk: Desk, clock: Clock, lock: threading.Lock | None, most: int | None = None) -> None:
+        self._desk = desk
+        self._clock = clock
+        self._most = most
+        self._lock = lock or threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        """Lanes that were started and have no turn."""
+        self._announces = False
+        """Whether the source wakes this runner when records arrive."""
+        self._broken: BaseException | None = None
+        """What ended a lane, and so ends the run."""
+
+    def wake(self) -> None:
+        """Look again at source and desk. Any thread may call it."""
+        with self._lock:
+            self._changed.notify()
+
+    def _has_news(self, source: Source) -> bool:
+        """Whether records have arrived since the source was asked, and there is room for them.
+
+        What is left in a source that was ended is read by nobody.
+        """
+        if not self._announces or source.is_exhausted:
+            return False
+        return bool(source.has_news) and self._desk.room > 0  # type: ignore[attr-defined]
+
+    def _pause(self, source: Source, ready: float | None = None) -> float:
+        """Seconds for which the reader may wait for a change.
+
+        Args:
+            source: where records come from.
+            ready: seconds when a further lane could begin, if that is a reason to look again soon.
+        """
+        desk = self._desk
+        if not self._announces and not source.is_exhausted and desk.room:
+            return 0.001
+        if ready is not None and desk.can_start:
+            return ready
+        wake, most = desk.next_wake, _LONG_LOOK if self._is_held else _LOOK
+        if desk.outbox.pending:
+            most = min(most, desk.outbox.pause)
+        return most if wake is None else min(most, max(0.0, wake - self._clock.monotonic()))
+
+    def _take_in(self, records: list[Record[Any]], source: Source) -> bool:
+        """Called with the lock held: records for the desk, and time passes; whether everything is over."""
+        desk = self._desk
+        if records:
+            desk.admit(records)
+        desk.is_closing = source.is_exhausted
+        desk.tick()
+        if self._broken is not None:
+            raise self._broken
+        return source.is_exhausted and desk.is_done
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether a breaker is open: a probe at most may begin, and nothing else happens before it is due."""
+        return self._desk.gate is not None and self._desk.gate.is_open
+
+    def _wake_lanes(self) -> None:
+        """Called with the lock held: as many lanes as there is work for, no more than are useful."""
+        desk = self._desk
+        if not desk.can_start:
+            return
+        wanted = max(0, min(desk.scheduler.ready, self._useful() - desk.scheduler.lanes_busy))
+        if self._is_held:
+            wanted = min(wanted, 1)
+        if desk.route.is_batch:
+            wanted = min(wanted, -(-desk.scheduler.ready // desk.route.size))
+        most = desk.scheduler.lanes if self._most is None else self._most
+        while self._idle < wanted and len(self._threads) < most:
+            self._add_lane()
+        self._work.notify(wanted)
+
+    def _useful(self) -> int:
+        """How many lanes may work at once."""
+        return self._desk.scheduler.lanes
+
+    @abstractmethod
+    def _add_lane(self) -> None:
+        """Start one more: its thread is kept, and it is idle."""

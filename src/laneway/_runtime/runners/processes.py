@@ -1,0 +1,256 @@
+"""ProcessRunner: lanes in child processes, for handlers that compute, and for time limits that really stop a call."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from laneway._declare.interceptors import Interceptors, name_of
+from laneway._runtime.runners.child import LOADING, Load
+from laneway._runtime.runners.locked import LockedRunner
+from laneway._runtime.runners.process_lane import ProcessLane
+from laneway.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laneway._clock import Clock
+    from laneway._core.desk import Desk
+    from laneway._core.scheduler import KeyQueue
+    from laneway._declare.handler import HandlerSpec
+    from laneway._declare.record import Record
+    from laneway.typing import Source
+
+__all__ = ["ProcessRunner"]
+
+_FETCH = 2_000  # records a fetch; while they are converted no lane's thread gets a word in
+_IDLE = 0.005  # seconds the reader waits for the source
+
+
+class ProcessRunner(LockedRunner):
+    """Runs a sync handler's turns in up to *processes* child processes.
+
+    Each child has a thread here that gives it turns and waits for its word; that is its lane. The reader's thread owns
+    the source and the sender. The desk is guarded by one lock, which no thread holds while it waits for a child.
+
+    A call that takes longer than the handler's time limit is stopped: its process is killed, its record fails with
+    `HandlerTimeoutError`, and only when the process is gone may the next record of its key begin. A process that dies
+    by itself fails the record that it was at with `HandlerDiedError`. What came of the records before it in the same
+    turn is known all the same, because a child notes each outcome before it begins the next call.
+
+    Args:
+        desk: where turns begin and end; it has as many lanes as there are processes.
+        route: whose function to call; it, its codec, interceptors and kind are pickled by reference.
+        clock: the time.
+        lock: guards the desk; desks that share a backlog share it too.
+        processes: how many children there may be; each is started when there is work for it.
+        setups: run in each child before its first record.
+        cleanups: run in each child when it ends in good order.
+        is_kept: let the children live when a run is over, for further ones: see `take_on` and `close`.
+        dumps: pickles what a child runs; given by a process that has no main module which a child could import.
+
+    Raises:
+        DeclarationError: when the handler cannot run in another process, with what to do.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        desk: Desk,
+        route: HandlerSpec,
+        clock: Clock,
+        lock: threading.Lock | None = None,
+        *,
+        processes: int,
+        setups: Sequence[Callable[[], Any]] = (),
+        cleanups: Sequence[Callable[[], Any]] = (),
+        is_kept: bool = False,
+        dumps: Callable[[Any], bytes] | None = None,
+    ) -> None:
+        _check(route, processes)
+        super().__init__(desk, clock, lock, processes)
+        self._route = route
+        self._is_kept = is_kept
+        load = Load(_for_child(route), tuple(setups), tuple(cleanups))
+        self._load = _pickled(load, dumps or _dumps)
+        self._main = _main_module(self._load) if dumps is None else {"sys_argv": sys.argv}
+        self._lanes: list[ProcessLane] = []
+        self._over = threading.Event()
+
+    def run(self, source: Source) -> None:
+        """Work until the source is exhausted and every record has reached its end.
+
+        When it raises, no child is left, kept or not, and the runner cannot be used again.
+        """
+        self._announces = getattr(source, "announces", False)
+        is_clean = False
+        try:
+            while not self._look(source):
+                pass
+            is_clean = True
+        finally:
+            if not (is_clean and self._is_kept):
+                self._end(is_clean=is_clean)
+
+    def take_on(self, desk: Desk) -> None:
+        """Work for another desk of the same handler in the next run; every turn of the last one is settled."""
+        with self._lock:
+            self._desk = desk
+
+    def close(self) -> None:
+        """Let children that were kept clean up and end; no run is under way."""
+        self._end(is_clean=True)
+
+    def _look(self, source: Source) -> bool:
+        """Read, let time pass, wake lanes, wait a little; whether all is done."""
+        desk, records = self._desk, []
+        if not source.is_exhausted and desk.room:
+            records = source.fetch(min(desk.room, _FETCH), 0.0 if desk.can_start or self._announces else _IDLE)
+        with self._lock:
+            if self._take_in(records, source):
+                return True
+            self._wake_lanes()
+            if not records and not self._has_news(source):
+                self._changed.wait(self._pause(source))
+        return False
+
+    def _add_lane(self) -> None:
+        lane = ProcessLane(self._route, self._main, self._load, self._over)
+        thread = threading.Thread(target=self._run_lane, args=(lane,), name=f"lane-{len(self._lanes)}", daemon=True)
+        self._lanes.append(lane)
+        self._threads.append(thread)
+        self._idle += 1
+        thread.start()
+
+    def _run_lane(self, lane: ProcessLane) -> None:
+        # A child inherits this: a signal to all processes must not end it before it can say that it ignores it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        has_worked = False
+        try:
+            # A child that had to go is replaced before the next turn is taken, so that no record waits for its start.
+            while lane.ready() and (turn := self._next_turn(has_worked=has_worked)) is not None:
+                result = lane.execute(turn)
+                if result is None:
+                    break
+                has_worked = True
+                with self._lock:
+                    self._desk.settle(turn, result)
+                    self._idle += 1
+                    self._wake_lanes()
+        except BaseException as error:  # noqa: BLE001 - an exit asked for, a setup that failed, a bug of ours: end the run
+            with self._lock:
+                self._broken = self._broken or error
+                self._changed.notify()
+        finally:
+            lane.close()
+
+    def _next_turn(self, *, has_worked: bool) -> list[KeyQueue[Record[Any]]] | None:
+        """Wait for a turn; None when the run is over."""
+        with self._lock:
+            while not self._over.is_set():
+                turn = self._desk.take()
+                if turn is not None:
+                    self._idle -= 1
+                    return turn
+                if has_worked:
+                    # Only once: a reader woken for nothing wakes the lanes, which would wake the reader.
+                    self._changed.notify()
+                    has_worked = False
+                self._work.wait()
+        return None
+
+    def _end(self, *, is_clean: bool) -> None:
+        """When this returns no child is left."""
+        with self._lock:
+            self._over.set()
+            self._work.notify_all()
+        try:
+            for lane in self._lanes:
+                if not (is_clean and lane.is_ready):
+                    lane.kill()  # at work, where no call may go on, or not ready yet, with nothing to clean up
+            for thread in self._threads:
+                thread.join()
+        except BaseException:
+            for lane in self._lanes:
+                lane.kill()  # whoever waited was told to wait no longer
+            raise
+
+
+def _check(route: HandlerSpec, processes: int) -> None:
+    where = f"handler {route.name!r}"
+    if processes < 1:
+        raise DeclarationError(f"{where}: processes={processes}; at least 1 is needed to run anything")
+    if route.is_async:
+        raise DeclarationError(f"{where}: processes= is for a plain def that computes; an async handler uses lanes=")
+    if route.kind == "columnar":
+        raise DeclarationError(f"{where}: processes= is for handlers of records; a columnar handler takes tables")
+    if LOADING.is_set():
+        raise DeclarationError(
+            f'{where}: the app was run while a child process imported it; put the run below if __name__ == "__main__":'
+        )
+
+
+def _for_child(route: HandlerSpec) -> HandlerSpec:
+    """A route without what stays in the parent, which need not be picklable."""
+    return replace(
+        route,
+        order_by=None,
+        breaker=None if route.breaker is None else replace(route.breaker, when=None),
+        interceptors=Interceptors(route.interceptors.consume, route.interceptors.produce),
+        step_functions={},
+        error_function=None,
+        rerun=None,
+    )
+
+
+def _dumps(load: Load) -> bytes:
+    return pickle.dumps(load, 5)
+
+
+def _pickled(load: Load, dumps: Callable[[Any], bytes]) -> bytes:
+    try:
+        return dumps(load)
+    except Exception as error:
+        found = next((what for what, part in _parts(load) if not _is_picklable(part)), "something of it")
+        raise DeclarationError(
+            f"handler {load.route.name!r}: {found} cannot be sent to a process ({type(error).__name__}: {error}); "
+            "define it at the top level of a module, not in a function and not as a lambda"
+        ) from error
+
+
+def _parts(load: Load) -> Iterator[tuple[str, object]]:
+    route = load.route
+    yield "its function", route.function
+    yield f"the codec {route.topic.value!r}", route.topic.value
+    yield f"its kind {route.grouping!r}", route.grouping
+    for interceptor in (*route.interceptors.consume, *route.interceptors.produce):
+        yield f"interceptor {name_of(interceptor)!r}", interceptor
+    for function in (*load.setups, *load.cleanups):
+        yield f"setup or cleanup {name_of(function)!r}", function
+
+
+def _is_picklable(part: object) -> bool:
+    try:
+        pickle.dumps(part, 5)
+    except Exception:  # noqa: BLE001 - user code
+        return False
+    return True
+
+
+def _main_module(load: bytes) -> dict[str, Any]:
+    """How a child imports what the parent was started as; left out when nothing in *load* is defined there."""
+    found: dict[str, Any] = {"sys_argv": sys.argv}
+    if b"__main__" in load:
+        import multiprocessing  # noqa: F401 - with it, what a child defines in its copy of the module is known here
+
+        module: Any = sys.modules["__main__"]
+        name, path = getattr(module.__spec__, "name", None), getattr(module, "__file__", None)
+        if name:
+            found["init_main_from_name"] = name
+        elif path:
+            found["init_main_from_path"] = str(Path(path).absolute())
+    return found

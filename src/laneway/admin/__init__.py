@@ -1,0 +1,32 @@
+"""Parked records: what waits on an app's error topics, and how it is looked at, replayed and dropped."""
+
+from laneway.admin._action import Action, Drop, Replay
+from laneway.admin._error_log import ErrorLog, OpenRange
+from laneway.admin._error_topic import ErrorTopic, Target, error_topics_of
+from laneway.admin._filter import Filter, FilterError
+from laneway.admin._parked import ParkedRecord, Position
+from laneway.admin._rate_limit import RateLimit
+from laneway.admin._redrive import Redrive, Result
+from laneway.admin._redrive_plan import LeftOut, PartitionPlan, RedrivePlan, plan_redrive
+
+__all__ = [
+    "Action",
+    "Drop",
+    "ErrorLog",
+    "ErrorTopic",
+    "Filter",
+    "FilterError",
+    "LeftOut",
+    "OpenRange",
+    "ParkedRecord",
+    "PartitionPlan",
+    "Position",
+    "RateLimit",
+    "Redrive",
+    "RedrivePlan",
+    "Replay",
+    "Result",
+    "Target",
+    "error_topics_of",
+    "plan_redrive",
+]

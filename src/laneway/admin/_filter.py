@@ -1,0 +1,144 @@
+"""Filter: which parked records are meant. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from laneway._declare.units import as_duration
+from laneway.admin._parked import Position
+from laneway.errors import LanewayError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laneway.admin._parked import ParkedRecord
+
+__all__ = ["Filter", "FilterError"]
+
+_HEX = "hex:"
+
+
+class FilterError(LanewayError):
+    """A filter is written wrongly; the message says how to write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A record is meant when everything that is given holds for it; what its headers leave unknown never matches.
+
+    Args:
+        error_type: the error's type, exactly or with ``*`` and ``?``.
+        message: a part of the error's message, in any case.
+        since: parked at this time or later.
+        until: parked before this time.
+        key: the record's key.
+        handler: the handler that failed.
+        origin: the topic it came from.
+        places: these records and no others; all when empty.
+
+    Example:
+        >>> Filter.parse(error_type="json.*", since="2h", now=datetime(2026, 1, 1, 12, tzinfo=UTC)).since.hour
+        10
+    """
+
+    error_type: str | None = None
+    message: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    key: bytes | None = None
+    handler: str | None = None
+    origin: str | None = None
+    places: frozenset[Position] = frozenset()
+
+    @classmethod
+    def parse(  # noqa: PLR0913 - one for each option of the command line
+        cls,
+        *,
+        now: datetime,
+        error_type: str | None = None,
+        message: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        key: str | None = None,
+        handler: str | None = None,
+        origin: str | None = None,
+        places: Sequence[str] = (),
+    ) -> Filter:
+        """Read a filter as a person writes it.
+
+        Args:
+            now: what durations are counted back from.
+            error_type: as it is.
+            message: as it is.
+            since: an ISO time (UTC unless it says otherwise), or a duration such as ``2h``, which means so long ago.
+            until: likewise.
+            key: text, or ``hex:`` and hexadecimal digits.
+            handler: as it is.
+            origin: as it is.
+            places: each ``partition:offset``.
+
+        Raises:
+            FilterError: with what is wrong and how to write it.
+        """
+        first, last = _time("--since", since, now), _time("--until", until, now)
+        if first and last and first >= last:
+            raise FilterError(
+                f"--since {since} is not before --until {until}, so nothing can match; durations count back from now"
+            )
+        try:
+            chosen = frozenset(Position.parse(place) for place in places)
+        except ValueError as error:
+            raise FilterError(f"--at: {error}") from error
+        return cls(error_type, message, first, last, _key(key), handler, origin, chosen)
+
+    def matches(self, parked: ParkedRecord) -> bool:
+        """Whether the record is meant."""
+        return (
+            (not self.places or parked.place in self.places)
+            and (self.key is None or parked.key == self.key)
+            and (self.handler is None or parked.handler == self.handler)
+            and (self.origin is None or parked.origin_topic == self.origin)
+            and self._matches_error(parked)
+            and self._matches_time(parked.parked_at)
+        )
+
+    def _matches_error(self, parked: ParkedRecord) -> bool:
+        kind, pattern = parked.error_type, self.error_type
+        if pattern is not None and (kind is None or not (kind == pattern or fnmatchcase(kind, pattern))):
+            return False
+        text = parked.error_message
+        return self.message is None or (text is not None and self.message.casefold() in text.casefold())
+
+    def _matches_time(self, time: datetime | None) -> bool:
+        if time is None:
+            return self.since is None and self.until is None
+        return (self.since is None or time >= self.since) and (self.until is None or time < self.until)
+
+
+def _time(option: str, text: str | None, now: datetime) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return now - as_duration(text)
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise FilterError(
+            f"{option} {text!r} is no time; write how long ago (90s, 2h, 1d) or a time (2026-01-31, 2026-01-31T08:00Z)"
+        ) from None
+
+
+def _key(text: str | None) -> bytes | None:
+    if text is None or not text.startswith(_HEX):
+        # A text from the command line may hold bytes that are not UTF-8; they come back as they were typed.
+        return None if text is None else text.encode("utf-8", "surrogateescape")
+    try:
+        return bytes.fromhex(text.removeprefix(_HEX))
+    except ValueError:
+        raise FilterError(f"--key {text!r}: after {_HEX} come pairs of hexadecimal digits, as in hex:00ff") from None

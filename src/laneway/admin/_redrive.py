@@ -1,0 +1,275 @@
+"""Carrier: replays or drops the records of a plan, and loses none of the others.
+
+Kafka keeps one committed offset for each partition: everything before it is done, everything from it on is open. There
+is no way to say that only a record in the middle is done. So to be done with some open records of a partition:
+
+1. The open records are gone through in their order, up to the last chosen one. A chosen record is sent to where it came
+   from (a replay), or nothing is sent (a drop). One that is not chosen is appended again to the end of the same
+   partition of the same error topic: the same key, value, headers and timestamp.
+2. When all in-sync replicas have acknowledged all of that, and not before, the group's offset is committed past it.
+   What was appended again lies behind that offset, and so is still open, now once.
+
+This is done for a window of records at a time (`_WINDOW`), each with its commit. At any moment every record that is not
+done is therefore at or past the committed offset. An end in between, even by SIGKILL, may leave the records of one
+window in both places: they are replayed or shown twice then, and never lost.
+
+A record that its topic refuses (it is too large there, say) is appended again like one that was not chosen.
+
+Somebody else who commits offsets of the group meanwhile would undo the reasoning, so the offset is compared before
+every commit, and when it has moved nothing more is done. Kafka cannot compare and commit in one step: two commands
+started in the same instant may both replay the records of a window, but still lose none.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from laneway._clock import SystemClock
+from laneway.admin._rate_limit import RateLimit
+from laneway.admin._redrive_plan import LeftOut
+from laneway.errors import AdminError, LanewayError, MessageTooLargeError
+from laneway.typing import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway._clock import Clock
+    from laneway.admin._action import Action
+    from laneway.admin._error_log import ErrorLog
+    from laneway.admin._parked import ParkedRecord
+    from laneway.admin._redrive_plan import PartitionPlan, RedrivePlan
+
+__all__ = ["Redrive", "Result"]
+
+_WINDOW = 500  # records between two commits, and so what an end in between may repeat
+_WINDOW_SIZE = 16 << 20  # bytes; they are kept until they are acknowledged
+_WINDOW_TIME = 2.0  # seconds; a slow replay is to be repeated no further back than that
+
+
+class _Flushing(Sender, Protocol):
+    """A sender that can be waited for."""
+
+    def flush(self, timeout: float) -> int: ...
+
+
+@dataclass(slots=True)
+class Result:
+    """What was done."""
+
+    done: int = 0
+    """Chosen records that are dealt with, and committed as such."""
+    kept: int = 0
+    """Records that were not chosen, were appended again, and so stay open."""
+    repeatable: int = 0
+    """Chosen records that were dealt with but not committed as such: they are still open."""
+    refused: dict[str, LeftOut] = field(default_factory=dict)
+    """Chosen records that their topic did not take, by reason; they stay open."""
+    trouble: str | None = None
+    """Why it ended before its end."""
+    was_stopped: bool = False
+    """Whether it ended early because it was asked to."""
+
+
+class _Entry:
+    """One record of a window until its fate is known."""
+
+    __slots__ = ("error", "is_answered", "is_chosen", "parked")
+
+    def __init__(self, parked: ParkedRecord, *, is_chosen: bool) -> None:
+        self.parked = parked
+        self.is_chosen = is_chosen
+        self.await_answer()
+
+    def await_answer(self) -> None:
+        self.is_answered = False
+        self.error: Exception | None = None
+
+    def delivered(self, error: Exception | None) -> None:
+        self.is_answered, self.error = True, error
+
+    @property
+    def is_safe(self) -> bool:
+        """Nothing would be lost if the group's offset lay past it."""
+        return self.is_answered and self.error is None
+
+
+class Redrive:
+    """Carries out a plan on one error topic. One thread uses it.
+
+    Args:
+        log: the error topic.
+        deed: what to do with the chosen records.
+        sender: an idempotent producer that waits for all in-sync replicas.
+        pace: how fast chosen records are taken up.
+        is_stopping: asked often; when it says yes, what is under way is finished and committed, and no more is begun.
+        progress: told of each chosen record that is taken up.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        log: ErrorLog,
+        deed: Action,
+        sender: _Flushing,
+        *,
+        pace: RateLimit | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
+        progress: Callable[[], None] = lambda: None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._log = log
+        self._deed = deed
+        self._sender = sender
+        self._pace = pace or RateLimit()
+        self._is_stopping = is_stopping
+        self._progress = progress
+        self._clock = clock or SystemClock()
+        self._window: list[_Entry] = []
+        self._size = 0
+        self._began = 0.0
+        self.result = Result()
+        """What has been done so far."""
+
+    def run(self, plan: RedrivePlan) -> Result:
+        """Carry out the plan until its end, a stop, or trouble that would make going on unsafe."""
+        result = self.result
+        for share in plan.shares:
+            try:
+                self._carry(share)
+            except LanewayError as error:
+                result.trouble = str(error)
+            if result.trouble or result.was_stopped:
+                break
+        return result
+
+    def _carry(self, share: PartitionPlan) -> None:
+        """Go through one partition."""
+        committed = share.committed
+        self._require_unmoved(share.partition, committed)
+        with closing(self._log.read(share.partition, share.start, share.end)) as records:
+            try:
+                for parked in records:
+                    if not self._take(parked):
+                        self.result.was_stopped = True
+                        break
+                    if self._is_full():
+                        committed = self._settle(share.partition, committed)
+                    if self.result.trouble:
+                        return
+            except LanewayError as error:
+                self.result.trouble = str(error)  # reading failed; what was sent until then is accounted for
+        self._settle(share.partition, committed)
+
+    def _take(self, parked: ParkedRecord) -> bool:
+        """Begin with a record; False when told to stop first."""
+        is_chosen = self._deed.choose(parked) is True
+        if self._is_stopping() or (is_chosen and not self._pace.await_turn(self._is_stopping)):
+            return False
+        entry = _Entry(parked, is_chosen=is_chosen)
+        if not self._window:
+            self._began = self._clock.monotonic()
+        self._window.append(entry)
+        self._size += parked.size
+        if is_chosen:
+            self._progress()
+        self._send(entry)
+        self._sender.poll()
+        return True
+
+    def _is_full(self) -> bool:
+        is_old = self._clock.monotonic() - self._began >= _WINDOW_TIME
+        return len(self._window) >= _WINDOW or self._size >= _WINDOW_SIZE or is_old
+
+    def _send(self, entry: _Entry) -> None:
+        """Do what is to be done with a record; its fate is known later."""
+        entry.await_answer()
+        try:
+            if entry.is_chosen:
+                self._deed.perform(entry.parked, self._sender, entry.delivered)
+            else:
+                self._append_again(entry)
+        except (TypeError, ValueError) as error:
+            entry.delivered(error)  # a header that the client does not take
+
+    def _append_again(self, entry: _Entry) -> None:
+        """Copy a record to the end of its own partition, every byte as it is."""
+        parked = entry.parked
+        self._sender.send(
+            parked.topic,
+            key=parked.key,
+            value=parked.value,
+            headers=parked.headers,
+            delivered=entry.delivered,
+            partition=parked.place.partition,
+            timestamp=parked.timestamp,
+        )
+
+    def _settle(self, partition: int, committed: int | None) -> int | None:
+        """Wait until the fate of everything under way is known, and commit as far as nothing would be lost.
+
+        Returns:
+            The group's offset now.
+        """
+        window, self._window, self._size = self._window, [], 0
+        if not window:
+            return committed
+        self._await_answers()
+        for entry in window:
+            if isinstance(entry.error, MessageTooLargeError):
+                # Brokers judge the messages of a request together, so a small one is refused with a large one.
+                self._send(entry)
+                self._await_answers()
+        refused = [(entry, entry.error) for entry in window if entry.is_chosen and entry.error is not None]
+        for entry, _error in refused:
+            entry.is_chosen = False
+            self._send(entry)
+        self._await_answers()
+        safe = 0
+        while safe < len(window) and window[safe].is_safe:
+            safe += 1
+        position = window[safe - 1].parked.place.offset + 1 if safe else None
+        try:
+            if position is not None:
+                self._require_unmoved(partition, committed)
+                self._log.commit(partition, position)
+        except LanewayError as error:
+            self.result.trouble = str(error)
+            self.result.repeatable += sum(entry.is_chosen and entry.is_safe for entry in window)
+            return committed
+        self._count(window, safe, refused)
+        return committed if position is None else position
+
+    def _await_answers(self) -> None:
+        # A message has its fate after the producer's time limit at the latest.
+        while self._sender.flush(0.5):
+            pass
+
+    def _require_unmoved(self, partition: int, expected: int | None) -> None:
+        found = self._log.committed([partition]).get(partition)
+        if found != expected:
+            topic = self._log.topic
+            raise AdminError(
+                f"somebody else is at work: the offset of group {topic.group} on {topic.name}, partition {partition}, "
+                f"was {_offset(expected)} and is {_offset(found)}; nothing is lost, look at the list and try again"
+            )
+
+    def _count(self, entries: list[_Entry], safe: int, refused: list[tuple[_Entry, Exception]]) -> None:
+        result = self.result
+        mistaken = {id(entry) for entry, _ in refused}
+        result.done += sum(entry.is_chosen for entry in entries[:safe])
+        result.kept += sum(not entry.is_chosen and id(entry) not in mistaken for entry in entries[:safe])
+        result.repeatable += sum(entry.is_chosen and entry.is_safe for entry in entries[safe:])
+        for entry, error in refused:
+            result.refused.setdefault(str(error), LeftOut()).add(entry.parked.place)
+            if not isinstance(error, MessageTooLargeError) and result.trouble is None:
+                # Too large is a matter of one record; anything else would meet all that follow.
+                result.trouble = f"{entry.parked.place} was refused: {error}"
+        if safe < len(entries):
+            entry = entries[safe]
+            result.trouble = f"cannot append {entry.parked.place} to {entry.parked.topic} again: {entry.error}"
+
+
+def _offset(offset: int | None) -> str:
+    return "not set" if offset is None else str(offset)

@@ -1,0 +1,125 @@
+"""Plan: what a replay or a drop will do, found out by reading the open records once."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway.admin._error_log import ErrorLog, OpenRange
+    from laneway.admin._parked import ParkedRecord, Position
+
+__all__ = ["LeftOut", "PartitionPlan", "RedrivePlan", "plan_redrive"]
+
+_NAMED = 10  # places named for each reason; the rest is counted
+_NEVER = 2**63  # later than any timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What is to be done in one partition: its open records from *start* to the last chosen one, before *end*."""
+
+    partition: int
+    start: int
+    end: int
+    committed: int | None
+    """The group's offset when the plan was made; another one means that somebody else is at work."""
+    chosen: int
+    kept: int
+    """Open records before the last chosen one that are not chosen, and so must be appended again."""
+    oldest: int = 0
+    """The earliest timestamp of a chosen record, in milliseconds."""
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Records that are meant but cannot be chosen, all for one reason."""
+
+    count: int = 0
+    places: list[Position] = field(default_factory=list)
+    """The first few."""
+
+    def add(self, place: Position) -> None:
+        """Count a record, and name it if there is room."""
+        self.count += 1
+        if len(self.places) < _NAMED:
+            self.places.append(place)
+
+
+@dataclass(slots=True)
+class RedrivePlan:
+    """What will be done on one error topic."""
+
+    shares: list[PartitionPlan] = field(default_factory=list)
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    """By reason."""
+
+    @property
+    def chosen(self) -> int:
+        """Records that will be dealt with."""
+        return sum(share.chosen for share in self.shares)
+
+    @property
+    def oldest(self) -> int:
+        """The earliest timestamp of a record that will be dealt with, in milliseconds."""
+        return min(share.oldest for share in self.shares)
+
+    @property
+    def kept(self) -> int:
+        """Records that will be appended again."""
+        return sum(share.kept for share in self.shares)
+
+
+def plan_redrive(
+    log: ErrorLog,
+    extents: dict[int, OpenRange],
+    choose: Callable[[ParkedRecord], bool | str],
+    limit: int | None = None,
+) -> RedrivePlan:
+    """Find out what will be done, partition by partition, without keeping a record in memory.
+
+    Args:
+        log: the error topic.
+        extents: what it holds.
+        choose: whether a record is chosen; a text says that it is meant but cannot be, and why.
+        limit: choose no more than this many, the first in the order of partitions and offsets.
+    """
+    plan = RedrivePlan()
+    for partition, extent in sorted(extents.items()):
+        left = None if limit is None else limit - plan.chosen
+        if extent.is_settled or left == 0:
+            continue
+        share = _share(log, partition, extent, _noting(choose, plan), left)
+        if share.chosen:
+            plan.shares.append(share)
+    return plan
+
+
+def _share(
+    log: ErrorLog, partition: int, extent: OpenRange, choose: Callable[[ParkedRecord], bool], most: int | None
+) -> PartitionPlan:
+    end, chosen, kept, passed, oldest = extent.open, 0, 0, 0, _NEVER
+    with closing(log.read(partition, extent.open, extent.end)) as records:
+        for parked in records:
+            if choose(parked):
+                # What was passed over so far lies before a chosen record now.
+                end, chosen, kept, passed = parked.place.offset + 1, chosen + 1, kept + passed, 0
+                oldest = min(oldest, parked.timestamp)
+                if chosen == most:
+                    break
+            else:
+                passed += 1
+    return PartitionPlan(partition, extent.open, end, extent.committed, chosen, kept, oldest)
+
+
+def _noting(choose: Callable[[ParkedRecord], bool | str], plan: RedrivePlan) -> Callable[[ParkedRecord], bool]:
+    def chosen(parked: ParkedRecord) -> bool:
+        answer = choose(parked)
+        if isinstance(answer, str):
+            plan.left_out.setdefault(answer, LeftOut()).add(parked.place)
+        return answer is True
+
+    return chosen

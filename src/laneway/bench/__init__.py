@@ -1,7 +1,0 @@
-"""Workloads that measure an engine, with the same topics and checks for each."""
-
-from laneway.bench._connector import measure_connector
-from laneway.bench._measure import Figures, measure
-from laneway.bench._workloads import WORKLOADS, Workload
-
-__all__ = ["WORKLOADS", "Figures", "Workload", "measure", "measure_connector"]

@@ -1,7 +1,0 @@
-"""What `laneway demo` runs: a broker of its own, an app on Spark, and a check of every call it made."""
-
-from laneway.demo._figures import Figures
-from laneway.demo._orders import Mix, make_orders
-from laneway.demo._stage import PARTITIONS, Interrupted, Show, perform
-
-__all__ = ["PARTITIONS", "Figures", "Interrupted", "Mix", "Show", "make_orders", "perform"]

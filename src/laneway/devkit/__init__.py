@@ -1,0 +1,1 @@
+"""For development: a broker, demo, benchmarks, diagnosis and the checker of histories."""

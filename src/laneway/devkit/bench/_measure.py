@@ -1,0 +1,228 @@
+"""Runs a workload on an engine and gives its figures."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from laneway._kafka import Admin
+from laneway._runtime.lifecycle import State
+from laneway.devkit.bench._produce import fill
+from laneway.devkit.bench._usage import Usage
+from laneway.devkit.bench._workloads import KEYS, PARTITIONS, Workload, app_of
+from laneway.devkit.history import Recorder, Verdict, check, read_history
+from laneway.errors import EngineError
+from laneway.observe import Tally
+from laneway.settings import Settings, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway._declare.app import App
+
+__all__ = ["Figures", "measure"]
+
+_UNTIMED = 8.0  # seconds of a latency run that do not count: a broker that has not compiled its code yet is far slower
+_CHECKED = 200_000  # records of the checked pass, at the most
+_LIMIT = 300.0  # seconds a pass may take
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a workload reached. Times count from the first to the last handled record of a warm query."""
+
+    workload: str
+    engine: str
+    handler: str
+    lanes: int
+    records: int
+    seconds: float
+    records_per_second: float
+    ideal_per_second: float | None
+    ratio: float | None
+    ratio_measured: float | None
+    """To lanes divided by the mean time a call really took."""
+    cpu_seconds: float
+    rss_mb: float
+    lost: int
+    duplicates: int
+    inversions: int
+    overlaps: int
+    p50_ms: int | None
+    p99_ms: int | None
+    cold_start_seconds: float
+    """From the call of `run` to the first handled record."""
+    batches: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(self).items()}
+
+
+def measure(
+    workload: Workload,
+    brokers: str,
+    *,
+    engine: str = "spark",
+    say: Callable[[str], None],
+    leave_out: set[int],
+    master: str | None = None,
+) -> Figures:
+    """Measure a workload: a timed pass without any recording, then a checked pass in which every call is written down.
+
+    Args:
+        workload: what to run.
+        brokers: bootstrap servers.
+        engine: ``spark`` or ``direct``.
+        say: told what happens.
+        leave_out: processes (the broker's) that do not count as usage.
+        master: Spark master.
+    """
+    overrides = {"brokers": brokers, "engine": engine} | ({"spark.master": master} if master else {})
+    settings = load(overrides=overrides)
+    timed = _TimedPass(workload, settings, brokers, say, leave_out).run()
+    verdict = _checked_pass(workload, settings, brokers, say)
+    tally, seconds = timed.tally, timed.tally.last - timed.tally.first
+    rate = tally.handled / seconds if seconds else 0.0
+    mean = tally.seconds / tally.calls if tally.calls else 0.0
+    reachable = workload.reachable(mean) if mean and workload.wait else None
+    return Figures(
+        workload=workload.name,
+        engine=engine,
+        handler=workload.handler,
+        lanes=workload.lanes,
+        records=tally.handled,
+        seconds=seconds,
+        records_per_second=rate,
+        ideal_per_second=workload.ideal,
+        ratio=rate / workload.ideal if workload.ideal else None,
+        ratio_measured=rate / reachable if reachable else None,
+        cpu_seconds=timed.usage.cpu_seconds,
+        rss_mb=timed.usage.rss_mb,
+        lost=workload.records - tally.handled + verdict.lost if not workload.rate else verdict.lost,
+        duplicates=verdict.duplicates,
+        inversions=verdict.inversions,
+        overlaps=verdict.overlaps,
+        p50_ms=tally.percentile(50),
+        p99_ms=tally.percentile(99),
+        cold_start_seconds=timed.cold_start,
+        batches=timed.batches,
+    )
+
+
+class _TimedPass:
+    """Warms a query up, holds it while the records are produced, and times how it works through them."""
+
+    def __init__(
+        self, workload: Workload, settings: Settings, brokers: str, say: Callable[[str], None], leave_out: set[int]
+    ) -> None:
+        self._workload = workload
+        self._settings = settings
+        self._brokers = brokers
+        self._say = say
+        self.usage = Usage(leave_out)
+        self.tally = Tally()
+        self.batches = 0
+        self.cold_start = 0.0
+        self._topic = _new_topic(settings)
+        self._warm = max(20_000, workload.records // 2) if not workload.rate else 10_000
+        self._seen = 0
+        self._timed_from: float | None = None
+        self._changed = threading.Condition()
+        self._error: BaseException | None = None
+
+    def run(self) -> _TimedPass:
+        """Run it."""
+        self._say(f"producing {self._warm:,} records to warm up with")
+        fill(self._brokers, self._topic, self._warm, keys=KEYS).wait()
+        engine = _engine(self._settings, batch_done=self._batch_done)
+        conductor = threading.Thread(target=self._conduct, args=(engine,), daemon=True)
+        self._began = time.time()
+        conductor.start()
+        app_of(self._workload, self._topic, None).run(engine)
+        conductor.join()
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def _batch_done(self, _topic: str, _batch: int, tally: Tally) -> None:
+        with self._changed:
+            if tally.first and not self.cold_start:  # what is told before the first call has no beginning
+                self.cold_start = tally.first - self._began
+            self._seen += tally.finished
+            if self._timed_from is not None and tally.first >= self._timed_from:
+                self.tally.add(tally)
+                self.batches += 1
+            self._changed.notify_all()
+
+    def _conduct(self, engine: Any) -> None:
+        try:
+            self._wait_until(self._warm)
+            if self._workload.rate:
+                self._latency_run()
+            else:
+                self._throughput_run(engine)
+        except BaseException as error:  # noqa: BLE001 - raised on the main thread
+            self._error = error
+        finally:
+            engine.stop()
+
+    def _throughput_run(self, engine: Any) -> None:
+        engine.pause()
+        engine.life.wait_for(State.PAUSED, 10)
+        self._say(f"warm; producing {self._workload.records:,} records")
+        fill(self._brokers, self._topic, self._workload.records, keys=KEYS, is_skewed=self._workload.is_skewed).wait()
+        time.sleep(1)  # let the broker settle, so that its work on the producer's account is over
+        self._say("running")
+        self._timed_from = time.time()
+        with self.usage:
+            engine.resume()
+            self._wait_until(self._warm + self._workload.records)
+
+    def _latency_run(self) -> None:
+        rate = self._workload.rate or 1
+        self._say(f"warm; producing {rate:,} records/s for {self._workload.records / rate:.0f} s")
+        producing = fill(self._brokers, self._topic, self._workload.records, keys=KEYS, rate=rate)
+        self._timed_from = time.time() + _UNTIMED
+        time.sleep(_UNTIMED)
+        with self.usage:
+            producing.wait()
+            self._wait_until(self._warm + self._workload.records)
+
+    def _wait_until(self, count: int) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._seen >= count, _LIMIT):
+                raise EngineError(f"only {self._seen:,} of {count:,} records were handled in {_LIMIT:.0f} s")
+
+
+def _checked_pass(workload: Workload, settings: Settings, brokers: str, say: Callable[[str], None]) -> Verdict:
+    """Every call written down, over fewer records; not timed."""
+    topic = _new_topic(settings)
+    count = min(workload.records, _CHECKED)
+    say(f"checking order and loss over {count:,} records, every call written down")
+    fill(brokers, topic, count, keys=KEYS, is_skewed=workload.is_skewed).wait()
+    with tempfile.TemporaryDirectory(prefix="laneway-bench-") as folder:
+        app: App = app_of(workload, topic, Recorder(folder))
+        app.run(_engine(settings, once=True))
+        ends = Admin(settings.cluster().client_options()).ends(topic, list(range(PARTITIONS)))
+        return check(read_history(folder), ends)
+
+
+def _new_topic(settings: Settings) -> str:
+    topic = f"bench-{uuid.uuid4().hex[:8]}"
+    Admin(settings.cluster().client_options()).create(topic, PARTITIONS)
+    return topic
+
+
+def _engine(settings: Settings, **options: Any) -> Any:
+    if settings.engine == "direct":
+        from laneway._engines.direct import DirectEngine
+
+        return DirectEngine(settings, **options)
+    from laneway._engines.spark import SparkEngine
+
+    return SparkEngine(settings, **options)

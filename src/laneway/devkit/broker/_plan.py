@@ -1,0 +1,198 @@
+"""What a cluster consists of: its nodes, their ports and folders; written down so that a later command finds it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from laneway.devkit.broker._home import KAFKA_VERSION
+from laneway.devkit.broker._ports import HOST, free_ports
+from laneway.errors import BrokerError
+
+__all__ = [
+    "NODE_COUNTS",
+    "ClusterPlan",
+    "NodePlan",
+    "ProxyPorts",
+    "load",
+    "make",
+    "name_is_valid",
+    "remove",
+    "save",
+    "stored_cluster_id",
+]
+
+NODE_COUNTS = (1, 3)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FILE = "cluster.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPorts:
+    """A second way into a node, which leads through a proxy that somebody else runs."""
+
+    front: int
+    """Where the proxy is to listen, and where the node sends the clients that came this way."""
+    back: int
+    """Where the node itself listens for the proxy."""
+
+    @property
+    def address(self) -> str:
+        """The address clients connect to."""
+        return f"{HOST}:{self.front}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """One combined broker and controller."""
+
+    id: int
+    port: int
+    controller_port: int
+    directory: Path
+    data: Path
+    proxy: ProxyPorts | None = None
+
+    @property
+    def config(self) -> Path:
+        """The ``server.properties``; its path on the command line is how a process is known to be ours."""
+        return self.directory / "server.properties"
+
+    @property
+    def address(self) -> str:
+        """The address clients connect to."""
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """A cluster that was or will be started."""
+
+    name: str
+    cluster_id: str
+    kafka_version: str
+    ephemeral: bool
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """The bootstrap servers, comma separated."""
+        return ",".join(node.address for node in self.nodes)
+
+
+def name_is_valid(name: str) -> bool:
+    """Tell whether *name* can be a folder on every file system."""
+    return _NAME.fullmatch(name) is not None
+
+
+def make(
+    name: str,
+    directory: Path,
+    data: Path,
+    *,
+    nodes: int,
+    port: int | None,
+    ephemeral: bool,
+    is_proxied: bool = False,
+) -> ClusterPlan:
+    """Choose ports and folders; data that is there already keeps its cluster id.
+
+    Args:
+        name: the cluster's name.
+        directory: for configuration, logs and pid files.
+        data: for the topics.
+        nodes: 1 or 3.
+        port: of the first node, the others follow it; None chooses free ones.
+        ephemeral: whether the data goes when the cluster stops.
+        is_proxied: whether each node has a second way in, through a proxy.
+    """
+    if nodes not in NODE_COUNTS:
+        raise BrokerError(f"A cluster of {nodes} nodes is not offered. Fix: give 1 or 3")
+    ports = free_ports(nodes) if port is None else list(range(port, port + nodes))
+    controllers = free_ports(nodes, exclude=frozenset(ports))
+    proxies = free_ports(2 * nodes, exclude=frozenset([*ports, *controllers])) if is_proxied else []
+    return ClusterPlan(
+        name=name,
+        cluster_id=stored_cluster_id(data) or _new_cluster_id(),
+        kafka_version=KAFKA_VERSION,
+        ephemeral=ephemeral,
+        nodes=tuple(
+            NodePlan(
+                number,
+                ports[number - 1],
+                controllers[number - 1],
+                directory / f"node-{number}",
+                data / f"{number}",
+                ProxyPorts(proxies[number - 1], proxies[number - 1 + nodes]) if is_proxied else None,
+            )
+            for number in range(1, nodes + 1)
+        ),
+    )
+
+
+def stored_cluster_id(data: Path) -> str | None:
+    """Read the cluster id out of formatted data.
+
+    Raises:
+        BrokerError: the nodes' folders belong to different clusters.
+    """
+    found = set()
+    for file in data.glob("*/meta.properties"):
+        pairs = (line.partition("=") for line in file.read_text(encoding="utf-8").splitlines())
+        found |= {value.strip() for key, _, value in pairs if key.strip() == "cluster.id"}
+    if len(found) > 1:
+        raise BrokerError(
+            f"The folders in {data} belong to different clusters ({', '.join(sorted(found))}). "
+            "Fix: remove that folder to start empty, or start under another --name"
+        )
+    return found.pop() if found else None
+
+
+def save(plan: ClusterPlan, directory: Path) -> None:
+    """Write the plan into *directory*."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / _FILE).write_text(json.dumps(asdict(plan), default=str, indent=2) + "\n", encoding="utf-8")
+
+
+def load(directory: Path) -> ClusterPlan | None:
+    """Read the plan back; None when no cluster was ever started there.
+
+    Raises:
+        BrokerError: the file is there but is not one of ours.
+    """
+    file = directory / _FILE
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        nodes = tuple(
+            NodePlan(
+                **{key: node[key] for key in ("id", "port", "controller_port")},
+                directory=Path(node["directory"]),
+                data=Path(node["data"]),
+            )
+            for node in raw["nodes"]
+        )
+        return ClusterPlan(raw["name"], raw["cluster_id"], raw["kafka_version"], raw["ephemeral"], nodes)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokerError(f"{file} cannot be read: {error!r}. Fix: remove that file") from error
+
+
+def remove(plan: ClusterPlan, directory: Path) -> None:
+    """Remove the plan from *directory*, with the configuration and logs of its nodes; the lock of the folder stays."""
+    (directory / _FILE).unlink(missing_ok=True)
+    for node in plan.nodes:
+        shutil.rmtree(node.directory, ignore_errors=True)
+
+
+def _new_cluster_id() -> str:
+    # Kafka writes ids as unpadded base64 of a UUID; one that starts with a dash would read as an option.
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,5 +1,0 @@
-"""The direct engine: a consumer group's member in this process, with the same desk, lanes and ladder as on Spark."""
-
-from laneway.engines.direct._engine import DirectEngine
-
-__all__ = ["DirectEngine"]

@@ -1,0 +1,43 @@
+"""What happened, as numbers and events: events out, nobody in."""
+
+from laneway.observe._events import (
+    BreakerClosed,
+    BreakerOpened,
+    CopyFailed,
+    InterceptorFailed,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    RecordDeferred,
+    RecordDropped,
+    RecordEvent,
+    RecordHandled,
+    RecordParked,
+    RecordRetried,
+    RecordSkipped,
+    StateChanged,
+)
+from laneway.observe._histogram import Histogram
+from laneway.observe._tally import BatchHandled, Event, Tally
+
+__all__ = [
+    "BatchHandled",
+    "BreakerClosed",
+    "BreakerOpened",
+    "CopyFailed",
+    "Event",
+    "Histogram",
+    "InterceptorFailed",
+    "OffsetsCommitted",
+    "PartitionsAssigned",
+    "PartitionsRevoked",
+    "RecordDeferred",
+    "RecordDropped",
+    "RecordEvent",
+    "RecordHandled",
+    "RecordParked",
+    "RecordRetried",
+    "RecordSkipped",
+    "StateChanged",
+    "Tally",
+]

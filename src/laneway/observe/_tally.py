@@ -1,0 +1,211 @@
+"""Tally: what a task or process did, small enough to travel in one row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+import msgspec
+
+from laneway.observe._events import (
+    BreakerClosed,
+    BreakerOpened,
+    CopyFailed,
+    InterceptorFailed,
+    OffsetsCommitted,
+    PartitionsAssigned,
+    PartitionsRevoked,
+    RecordDeferred,
+    RecordDropped,
+    RecordHandled,
+    RecordParked,
+    RecordRetried,
+    RecordSkipped,
+    StateChanged,
+)
+from laneway.observe._histogram import Histogram
+
+__all__ = ["BatchHandled", "Event", "Tally"]
+
+
+class Tally(msgspec.Struct):
+    """Counts of one task, of one batch, or of a whole run: tallies add up."""
+
+    read: int = 0
+    """Records read."""
+    handled: int = 0
+    """Records whose handler succeeded."""
+    skipped: int = 0
+    """Records whose handler raised `Skip`."""
+    parked: int = 0
+    """Records whose copy is on the error topic."""
+    dropped: int = 0
+    """Records that failed for good and of which an error interceptor let no copy go out."""
+    rescued: int = 0
+    """Records whose copy could not be written and that a last step put somewhere safe."""
+    deferred: int = 0
+    """Records whose copy waits on a retry topic, where it counts as read again."""
+    reduced: int = 0
+    """Copies that were too large for the error topic and left something out."""
+    superseded: int = 0
+    """Records of a unique handler that a newer one of their key stood in for."""
+    retried: int = 0
+    """Calls that failed and were or will be repeated."""
+    produced: int = 0
+    """Messages acknowledged."""
+    gaps: int = 0
+    """Offsets without a record: compacted, aborted or control records."""
+    lost: int = 0
+    """Records gone before they could be read (only with ``on_data_loss: continue``)."""
+    invalid_headers: int = 0
+    """Records of retry topics with control headers that laneway cannot have written."""
+    early_due: int = 0
+    """Records run although their timestamp says later, because they waited as long as their delay is."""
+    already_copied: int = 0
+    """Records read again after a crash whose copy was safe already."""
+    breaker_opened: int = 0
+    """How often a breaker opened; a probe that fails is no opening of its own."""
+    breaker_seconds: float = 0.0
+    """Seconds that breakers were open, up to the last probe; those of several processes add up."""
+    undelivered: int = 0
+    """Tries to park a copy or produce a message that failed; each is repeated."""
+    size: int = 0
+    """Bytes of keys and values read."""
+    calls: int = 0
+    """Calls of handlers."""
+    seconds: float = 0.0
+    """Time spent in them."""
+    waited: float = 0.0
+    """Seconds in which nothing ran and everything there was waited for a back-off."""
+    lanes: int = 0
+    """Lanes of the task."""
+    lanes_busy: float = 0.0
+    """Lanes in use, averaged over the time from first to last."""
+    first: float = 0.0
+    """When the first handler call began, seconds since the epoch; 0 when there was none."""
+    last: float = 0.0
+    """When the last record was finished."""
+    latency: dict[int, int] = msgspec.field(default_factory=dict)
+    """Histogram of milliseconds from a record's timestamp to its end."""
+    events: list[Event] = msgspec.field(default_factory=list)
+    """What happened, the first few of each kind; the counts above are exact."""
+
+    def add(self, other: Tally) -> None:
+        """Add another tally to this one."""
+        # One in which nothing began, or nothing ended after the first beginning, has no time of its own.
+        span, others = (max(0.0, one.last - one.first) if one.first else 0.0 for one in (self, other))
+        busy = self.lanes_busy * span + other.lanes_busy * others
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.first = min(filter(None, (self.first, other.first)), default=0.0)
+        self.last = max(self.last, other.last)
+        self.lanes = max(self.lanes, other.lanes)
+        self.lanes_busy = busy / (self.last - self.first) if self.last > self.first else 0.0
+        histogram = Histogram(self.latency)
+        histogram.merge(Histogram(other.latency))
+        if other.events:
+            kept = Counter(map(type, self.events))
+            for event in other.events:
+                kept[type(event)] += 1
+                if kept[type(event)] <= event.most:
+                    self.events.append(event)
+
+    def since(self, earlier: Tally) -> Tally:
+        """What was counted after *earlier*, which is a copy of this tally as it was then."""
+        latency = Counter(self.latency)
+        latency.subtract(earlier.latency)
+        return Tally(
+            **{name: getattr(self, name) - getattr(earlier, name) for name in _SUMMED},
+            lanes=self.lanes,
+            lanes_busy=self.lanes_busy,
+            first=earlier.last or self.first,
+            last=self.last,
+            latency={value: count for value, count in latency.items() if count},
+            events=[event for event in self.events if not any(event is known for known in earlier.events)],
+        )
+
+    @property
+    def finished(self) -> int:
+        """Records that have reached their end."""
+        ends = (self.handled, self.skipped, self.parked, self.dropped, self.rescued, self.deferred, self.superseded)
+        return sum(ends)
+
+    def percentile(self, percent: float) -> int | None:
+        """Latency in milliseconds that *percent* of the records did not exceed."""
+        return Histogram(self.latency).percentile(percent)
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Tally:
+        """From bytes."""
+        return msgspec.json.decode(data, type=cls)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON output."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("latency", "events")}
+
+
+class BatchHandled(msgspec.Struct, frozen=True, tag=True):
+    """A batch of one topic is handled: every record of it has reached its end. Told where the app was started."""
+
+    most: ClassVar[int] = 20
+
+    topic: str
+    batch: int
+    """Its number."""
+    tally: Tally
+    """Exact counts."""
+
+    def __str__(self) -> str:
+        """One line: which and how many."""
+        return f"batch {self.batch} of {self.topic}: {self.tally.read:,} read"
+
+
+Event = (
+    RecordHandled
+    | RecordSkipped
+    | RecordRetried
+    | RecordDeferred
+    | RecordParked
+    | RecordDropped
+    | CopyFailed
+    | InterceptorFailed
+    | BatchHandled
+    | BreakerOpened
+    | BreakerClosed
+    | StateChanged
+    | PartitionsAssigned
+    | PartitionsRevoked
+    | OffsetsCommitted
+)
+"""Everything that can be subscribed to."""
+
+
+_SUMMED = (
+    "rescued",
+    "deferred",
+    "dropped",
+    "invalid_headers",
+    "early_due",
+    "already_copied",
+    "superseded",
+    "reduced",
+    "read",
+    "handled",
+    "skipped",
+    "parked",
+    "retried",
+    "produced",
+    "gaps",
+    "lost",
+    "breaker_opened",
+    "breaker_seconds",
+    "undelivered",
+    "size",
+    "calls",
+    "seconds",
+    "waited",
+)

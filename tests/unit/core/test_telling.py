@@ -1,0 +1,84 @@
+"""A tally keeps the first few events of each kind; whoever listens is told of all."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from laneway import Reject
+from laneway._core.desk import Desk
+from laneway._core.headers import Failure
+from laneway._core.telling import Telling
+from laneway._declare.retry import Park
+from laneway.errors import ProduceError
+from laneway.events import (
+    BreakerOpened,
+    CopyFailed,
+    InterceptorFailed,
+    RecordDeferred,
+    RecordDropped,
+    RecordParked,
+    RecordRetried,
+)
+from laneway.observe import Tally
+from support.core import FakeClock, FakeSender, make_record, make_route
+
+ERROR = ConnectionError("away " * 200)
+FAILURE = Failure.of(ERROR)
+WAYS = {
+    RecordRetried: lambda telling, record: telling.retried(record, ERROR, timedelta(1)),
+    RecordDeferred: lambda telling, record: telling.deferred(record, FAILURE, 1),
+    RecordParked: lambda telling, record: telling.parked(record, FAILURE, "errors"),
+    RecordDropped: lambda telling, record: telling.dropped(record, FAILURE),
+    CopyFailed: lambda telling, record: telling.copy_failed("out", ERROR, record.offset),
+    InterceptorFailed: lambda telling, record: telling.interceptor_failed("mask", record, ERROR),
+    BreakerOpened: lambda telling, record: telling.tell(BreakerOpened("handle", 3, "E", timedelta(1))),
+}
+
+
+@pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.__name__)
+def test_few_of_each_kind_are_kept(kind):
+    """However many there are, with short texts; a listener is told of each."""
+    tally, heard = Tally(), []
+    telling = Telling(make_route(), tally, heard.append)
+    silent = Tally()
+    deaf = Telling(make_route(), silent)
+    for offset in range(50):
+        WAYS[kind](telling, make_record(offset))
+        WAYS[kind](deaf, make_record(offset))
+
+    assert [type(event) for event in tally.events] == [kind] * 20
+    assert silent.events == tally.events
+    assert len(heard) == 50
+    assert heard[:20] == tally.events
+    assert len(heard[0].error) <= 300
+    assert heard[0].error in ("E", f"ConnectionError: {ERROR}"[:300])
+
+
+def test_a_record_that_queues_behind_another_has_no_error():
+    """It did not fail."""
+    tally = Tally()
+    Telling(make_route(), tally).deferred(make_record(7), None, 2)
+
+    assert tally.events == [RecordDeferred("handle", "orders", 0, 7, 1, "", 2)]
+
+
+def test_parked_is_told_when_the_copy_is_safe():
+    """Until then only that it cannot be written, each time it is tried."""
+    clock, sender = FakeClock(), FakeSender([ProduceError("no leader"), ProduceError("no leader")])
+    desk = Desk(make_route(), "billing", lanes=1, sender=sender, clock=clock)
+    record = make_record(7)
+    desk.ledger.see(0, [7])
+    desk.copy_all([record], Reject("negative"), Park())
+    for _ in range(3):
+        clock.advance(10)
+        desk.tick()
+    topic = desk.route.error_topic_of("billing")
+    assert desk.tally.events == [CopyFailed("handle", topic, "ProduceError: no leader", tries) for tries in (1, 2)]
+
+    for _ in range(2):
+        clock.advance(10)
+        desk.tick()
+    assert desk.tally.events[2:] == [RecordParked("handle", "orders", 0, 7, 1, "Reject: negative", topic)]
+    assert (desk.tally.undelivered, desk.tally.parked) == (2, 1)
