@@ -15,7 +15,7 @@ from laneway.devkit.broker._process import wait_over
 pytestmark = pytest.mark.broker
 
 PARENT = """
-from laneway import broker
+from laneway.devkit import broker
 with broker.ephemeral() as cluster:
     print(cluster.pids[0], cluster.nodes[0].plan.directory.parent, flush=True)
     input()

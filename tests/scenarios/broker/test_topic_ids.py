@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 import uuid
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from support.waiting import eventually
@@ -38,8 +39,9 @@ def test_asking_leaves_nothing_behind(cluster: Cluster) -> None:
     def ask(count: int) -> int:
         for _ in range(count):
             cluster.admin.topic_ids([topic])
-        return psutil.Process().memory_info().rss
+        gc.collect()
+        return sys.getallocatedblocks()
 
-    before = ask(2_000)
-    grown = (ask(4_000) - before) / 4_000
-    assert grown < 50, f"{grown:.0f} bytes for each question"
+    before = ask(100)
+    grown = (ask(2_000) - before) / 2_000
+    assert grown < 0.5, f"{grown:.1f} blocks of memory for each question"

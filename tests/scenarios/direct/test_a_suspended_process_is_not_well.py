@@ -21,7 +21,7 @@ pytestmark = pytest.mark.broker
 # What an engine does once a second; its last word is old already, so that the test need not wait.
 PROCESS = """
 import sys, time
-from laneway._status import StatusFile
+from laneway._runtime.status_file import StatusFile
 said = {"state": "consuming", "detail": "", "owned": {}, "health": {"level": "OK", "reasons": []}, "why": []}
 StatusFile(sys.argv[1]).write({**said, "at": time.time() - 13})
 print("told", flush=True)

@@ -44,7 +44,8 @@ def fill(folder: Path, *, left: int = 0) -> None:
 
 
 def told(output: str) -> str:
-    [line] = [line for line in output.splitlines() if line.startswith("laneway: ")]
+    lines = [line for line in output.splitlines() if line.startswith("laneway: ")]
+    [line] = [line for line in lines if "created topic" not in line]
     return line
 
 

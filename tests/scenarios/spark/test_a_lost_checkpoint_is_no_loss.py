@@ -47,7 +47,7 @@ def test_an_unreadable_checkpoint_is_told_in_one_line(scene: Scene) -> None:
     told = [line for line in second.output.splitlines() if line.startswith("laneway: ")]
     assert len(told) == 1, second.output
     assert "checkpoint" in told[0]
-    assert f"Move {checkpoint}/{scene.topic} away" in told[0]
+    assert f"Move {checkpoint}/{scene.topic}@main away" in told[0]
     assert scene.group in told[0]
     assert "Traceback" not in second.output
     assert len(scene.calls()) == 50

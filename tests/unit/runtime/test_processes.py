@@ -911,7 +911,7 @@ _SCRIPT = """
 import sys
 from laneway import Topic
 from laneway._clock import SystemClock
-from laneway._interception import Interceptors
+from laneway._declare.interceptors import Interceptors
 from laneway.codecs import Json
 from laneway._core.desk import Desk
 from laneway._runtime.runners import ProcessRunner

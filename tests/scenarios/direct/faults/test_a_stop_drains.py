@@ -128,7 +128,10 @@ def test_sync_calls_that_hang(scene: DirectFaultScene) -> None:
 
 def test_a_stop_while_copies_cannot_be_written(scene: DirectFaultScene) -> None:
     """Records whose copies have nowhere to go stay unfinished: exit code 3, and they are parked by the next run."""
-    run = scene.begin(LANEWAY_DRAIN=f"{DRAIN}s", LANEWAY__CLUSTERS__MAIN__PRODUCER__TIMEOUT="2s")
+    settings = {"LANEWAY__CLUSTERS__MAIN__PRODUCER__TIMEOUT": "2s", "LANEWAY_CREATE_TOPICS": "false"}
+    for topic in (scene.error_topic, f"{scene.topic}.{scene.group}.retry.1"):
+        scene.create(topic)
+    run = scene.begin(LANEWAY_DRAIN=f"{DRAIN}s", **settings)
     scene.delete(scene.error_topic)
     rejected = scene.produce_failing([-1] * 20)
     scene.until(lambda: len(scene.failed()) == 20)
