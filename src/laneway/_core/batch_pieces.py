@@ -1,4 +1,4 @@
-"""Pieces: which records of a turn are called together: all of them, the groups of a kind, or halves of what failed."""
+"""BatchPieces: which records are called together: all of a turn, the groups of a kind, or halves of what failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copied: what a run that was killed had copied to a retry or error topic already."""
+"""CopyIndex: what a run that was killed had copied to a retry or error topic already."""
 
 from __future__ import annotations
 

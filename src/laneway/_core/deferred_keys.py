@@ -1,4 +1,4 @@
-"""Backlog: which keys have records waiting on the retry topics, so that later ones queue behind them."""
+"""DeferredKeys: which keys have records waiting on the retry topics, so that later ones queue behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rerun: which parked records a run over an error topic takes up, and for which handler."""
+"""ErrorRunFilter: which parked records a run over an error topic takes up, and for which handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pace: how long a call takes, and so how much a lane is given at once."""
+"""TurnSize: how long a call takes, and so how much a lane is given at once."""
 
 from __future__ import annotations
 

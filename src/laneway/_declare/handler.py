@@ -1,4 +1,4 @@
-"""Route: one handler and how it is to be run."""
+"""HandlerSpec: one handler and how it is to be run."""
 
 from __future__ import annotations
 

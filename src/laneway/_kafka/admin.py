@@ -42,7 +42,7 @@ class Admin:
         """Partition numbers of a topic; empty when there is no such topic.
 
         Raises:
-            BrokerAbsentError: no broker answered in time.
+            BrokerUnavailableError: no broker answered in time.
         """
         metadata = self._metadata(timeout, topic)
         found = metadata.topics.get(topic)
@@ -89,7 +89,7 @@ class Admin:
         """The id of each topic, which changes when it is deleted and recreated; those that do not exist are left out.
 
         Raises:
-            BrokerAbsentError: no broker answered in time.
+            BrokerUnavailableError: no broker answered in time.
         """
         return self.ask_topic_ids(topics, timeout).result()
 
@@ -147,7 +147,7 @@ class Admin:
         """What is wrong with a topic, in words; empty when nothing is seen.
 
         Raises:
-            BrokerAbsentError: no broker answered in time.
+            BrokerUnavailableError: no broker answered in time.
         """
         state = self._metadata(timeout, topic).topics.get(topic)
         found = trouble_of(state)

@@ -1,4 +1,4 @@
-"""RangeReader: reads given offset ranges to their ends, whatever gaps they have."""
+"""AssignedConsumer: reads given offset ranges to their ends, whatever gaps they have."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def describe(client: AdminClient, name: str, timeout: float) -> Group:
     """Describe a group.
 
     Raises:
-        BrokerAbsentError: nobody answered.
+        BrokerUnavailableError: nobody answered.
     """
     deadline = time.monotonic() + timeout
     while True:

@@ -25,7 +25,7 @@ def known_to(consumer: Consumer, places: Iterable[Place], timeout: float) -> dic
     """What a consumer's group has committed; partitions of which it has committed nothing are left out.
 
     Raises:
-        BrokerAbsentError: the group's coordinator did not answer or is not ready.
+        BrokerUnavailableError: the group's coordinator did not answer or is not ready.
     """
     try:
         answers = consumer.committed([TopicPartition(*place) for place in places], timeout)
@@ -53,7 +53,7 @@ class GroupOffsets:
         """Committed offset of each partition that has one.
 
         Raises:
-            BrokerAbsentError: the group's coordinator did not answer or is not ready.
+            BrokerUnavailableError: the group's coordinator did not answer or is not ready.
         """
         found = self.known([(topic, partition) for partition in partitions], timeout)
         return {partition: offset for (_, partition), (offset, _) in found.items()}
@@ -62,7 +62,7 @@ class GroupOffsets:
         """What is committed of partitions of any topics, with its metadata.
 
         Raises:
-            BrokerAbsentError: the group's coordinator did not answer or is not ready.
+            BrokerUnavailableError: the group's coordinator did not answer or is not ready.
         """
         return known_to(self._consumer, places, timeout)
 

@@ -1,4 +1,4 @@
-"""Membership: one member of a consumer group, which reads the partitions that the group gives it."""
+"""GroupConsumer: one member of a consumer group, which reads the partitions that the group gives it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class GroupConsumer:
         """What the group has committed.
 
         Raises:
-            BrokerAbsentError: the group's coordinator did not answer or is not ready.
+            BrokerUnavailableError: the group's coordinator did not answer or is not ready.
         """
         return known_to(self._consumer, places, timeout)
 
@@ -152,8 +152,8 @@ class GroupConsumer:
         """Commit, and return when the broker has it.
 
         Raises:
-            BrokerAbsentError: it did not happen, and may when tried again.
-            NotOwnerError: the group goes on without us.
+            BrokerUnavailableError: it did not happen, and may when tried again.
+            FencedError: the group goes on without us.
         """
         if not offsets:
             return

@@ -38,8 +38,8 @@ def commit_apart(
         timeout: seconds for each of the three requests.
 
     Raises:
-        BrokerAbsentError: it is not known to have happened.
-        NotOwnerError: the member is no longer in the group.
+        BrokerUnavailableError: it is not known to have happened.
+        FencedError: the member is no longer in the group.
         AdminError: the client may not write transactions.
     """
     name = f"{group}.stop.{uuid.uuid4().hex}"

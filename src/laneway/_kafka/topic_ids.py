@@ -49,7 +49,7 @@ class TopicIds:
         The id is empty when the brokers are too old to have any.
 
         Raises:
-            BrokerAbsentError: no broker answered in time.
+            BrokerUnavailableError: no broker answered in time.
         """
         found: dict[str, str] = {}
         for topic, answer in self._answers.items():

@@ -99,7 +99,7 @@ def error_plans(
         is_stopping: asked often; the plans are worth nothing once it said yes.
 
     Raises:
-        BrokerAbsentError: no broker answers.
+        BrokerUnavailableError: no broker answers.
     """
     started = time.time() * 1000
     consumer = app.errors or ErrorConsumer()

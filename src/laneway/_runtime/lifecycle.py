@@ -1,4 +1,4 @@
-"""Life: which state an engine is in, and waiting for one."""
+"""Lifecycle: which state an engine is in, and waiting for one."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class ErrorLog:
         """The records from *start* to *end* (not included), a few at a time, in their order.
 
         Raises:
-            BrokerAbsentError: no broker answers any more.
+            BrokerUnavailableError: no broker answers any more.
         """
         if self._reader is None:
             # Gone by retention while it is read is gone: there is nothing that could be done about it.

@@ -1,4 +1,4 @@
-"""Pace: no more than so many records a second, evenly."""
+"""RateLimit: no more than so many records a second, evenly."""
 
 from __future__ import annotations
 

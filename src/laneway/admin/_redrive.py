@@ -1,4 +1,4 @@
-"""Carrier: replays or drops the records of a plan, and loses none of the others.
+"""Redrive: replays or drops the records of a plan, and loses none of the others.
 
 Kafka keeps one committed offset for each partition: everything before it is done, everything from it on is open. There
 is no way to say that only a record in the middle is done. So to be done with some open records of a partition:

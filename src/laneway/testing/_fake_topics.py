@@ -1,4 +1,4 @@
-"""Store: the topics, committed offsets and faults of a fake Kafka."""
+"""FakeTopics: the topics, committed offsets and faults of a fake Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Baton: lets a blocking function wait in virtual time."""
+"""SyncBridge: lets a blocking function wait in virtual time."""
 
 from __future__ import annotations
 

@@ -16,16 +16,16 @@ __all__ = ["Commits"]
 class Commits(Protocol):
     """How offsets reach the group; the member's thread is the only one that calls it.
 
-    A `Membership` commits by itself. A producer that commits them in its own transaction, together with the messages
-    that the same records have led to, takes its place here; `Membership.metadata` tells it for whom.
+    A `GroupConsumer` commits by itself. A producer that commits them in its own transaction, together with the messages
+    that the same records have led to, takes its place here; `GroupConsumer.metadata` tells it for whom.
     """
 
     def commit(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
         """Commit, and return when the broker has it.
 
         Raises:
-            BrokerAbsentError: it did not happen, and may when tried again.
-            NotOwnerError: the group goes on without us.
+            BrokerUnavailableError: it did not happen, and may when tried again.
+            FencedError: the group goes on without us.
         """
         ...
 

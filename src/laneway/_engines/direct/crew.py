@@ -230,7 +230,7 @@ class Crew:
         """Up to where everything there is now reaches: the ends of the sources, and what is due of their retries.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
         """
         places = [(topic, partition) for topic in self.sources for partition in self.admin.partitions(topic)]
         ends = self.admin.ends_of(places) if places else {}

@@ -78,7 +78,7 @@ class Logs:
         """Remember which topics there are at the start, before any partition is ours.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
         """
         self._ids |= self._asked_ids(self._sources, _ANSWER)
 
@@ -93,7 +93,7 @@ class Logs:
             Those that begin at the start of a new log.
 
         Raises:
-            BrokerAbsentError: nobody answered; nothing was done.
+            BrokerUnavailableError: nobody answered; nothing was done.
             DataLossError: what was committed is of a topic that was deleted, and that is not to be passed over.
         """
         watched = {topic for topic, _ in places if topic in self._sources}

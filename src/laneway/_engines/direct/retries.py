@@ -130,7 +130,7 @@ class Retries:
         """Up to where the retry topics may be read now.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
         """
         with self._lock:
             begin = dict(self._next)

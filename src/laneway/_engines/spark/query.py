@@ -1,4 +1,4 @@
-"""TopicQuery: one topic's streaming query."""
+"""Query: one topic's streaming query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stream: everything that the planner and the tasks of one topic's query need to know; it travels pickled."""
+"""QuerySpec: everything that the planner and the tasks of one topic's query need to know; it travels pickled."""
 
 from __future__ import annotations
 

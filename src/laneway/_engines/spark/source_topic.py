@@ -55,7 +55,7 @@ class SourceTopic:
         """The id of the topic now, or not so many seconds ago; empty when it is missing, or the brokers do not tell.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
         """
         if self._is_watched and time.monotonic() - self._asked > at_most:
             self._id = self._admin.topic_ids([self.name]).get(self.name, "")
@@ -66,7 +66,7 @@ class SourceTopic:
         """What is committed, without what says nothing about the topic with this id.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
             DataLossError: there is such a thing, and that is not to be passed over.
         """
         if not (self._is_watched and known):
@@ -83,7 +83,7 @@ class SourceTopic:
         """Whether these offsets are of a topic that was deleted since.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
             DataLossError: they are, and that is not to be passed over.
         """
         if not differs(topic_id, self.id(at_most=at_most)):
@@ -95,7 +95,7 @@ class SourceTopic:
         """Whether an offset lies past the end of a log, though the topic seems to be the same.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
             DataLossError: it does, and that is not to be passed over.
         """
         end = self._admin.high_watermarks([place])[place]
@@ -109,7 +109,7 @@ class SourceTopic:
         Its tasks would read the new topic at the old offsets, and Spark would begin each one that fails again.
 
         Raises:
-            BrokerAbsentError: nobody answered.
+            BrokerUnavailableError: nobody answered.
         """
         if self._stream.skip_lost or not (self._is_watched and topic_id):
             return

@@ -1,4 +1,4 @@
-"""AsyncRunner: lanes on one event loop."""
+"""EventLoopRunner: lanes on one event loop."""
 
 from __future__ import annotations
 

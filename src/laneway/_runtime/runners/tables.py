@@ -1,4 +1,4 @@
-"""ColumnarRunner: a handler that takes Arrow tables, one after the other."""
+"""TableRunner: a handler that takes Arrow tables, one after the other."""
 
 from __future__ import annotations
 
