@@ -144,7 +144,7 @@ def checked(entries: list[dict[str, Any]]) -> str:
         if any(entry.get(name) for name in CHECKS)
     ]
     found = "; ".join(wrong) or "nothing lost, repeated or out of order in any of them"
-    return f"Every run of laneway also checks order and loss: {found}."
+    return f"Every run of Laneway also checks order and loss: {found}."
 
 
 def table(entries: dict[str, Entries]) -> str:
