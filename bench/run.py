@@ -1,7 +1,7 @@
 """Measures every workload, one after the other, and keeps the figures with the machine's facts in bench/results.
 
 ``python bench/run.py [spark|direct] [w1 w2 …] [--repeat N]``. A run of some workloads replaces their figures and keeps
-the others, each with the time when it was measured; ``python bench/table.py`` then puts them all into the README.
+the others, each with the time when it was measured; ``python bench/table.py`` then writes them into the pages.
 
 Of N runs the best is kept, with the figures of all: a machine that is shared has slow spells, see *tempo* in each.
 """

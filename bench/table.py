@@ -1,11 +1,13 @@
-"""Puts the newest figures of bench/results into the README, between its markers: ``python bench/table.py``.
+"""Write the newest figures of bench/results into the pages: ``python bench/table.py``.
 
-The workloads of `laneway bench`, what failures cost, and the peers with their chart. What was not measured leaves its
-cell or its sentence out; a part without any results stays as it is.
+docs/performance.md gets the workloads of `laneway bench`, the cost of failures, and the peers with their chart.
+README.md gets three figures. Each part stands between two markers. What was not measured leaves its cell, row or
+sentence out; a part without any results stays as it is.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     Entries = dict[str, dict[str, Any]]
-    """Figures of an engine, by what `laneway bench` is told."""
+    """Figures of an engine, by the arguments of `laneway bench`."""
 
 ROOT = Path(__file__).parents[1]
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "performance.md"
+PARTS = {README: ("headline",), PAGE: ("figures", "failures", "peers")}
+"""The markers of each page."""
 WIDTH = 125
 ROWS = (
     ("15 partitions x 20 lanes, 20 ms async handler (ideal 15,000)", "w1", "parallel-consumer 11,643, zkafka 5,730"),
@@ -36,26 +41,35 @@ ROWS = (
     ("no-op, columnar", "w2 --handler columnar", ""),
     ("batches of 50 that take 20 ms, 15 x 10 lanes (ideal 375,000)", "w3", "parallel-consumer 64,700"),
 )
+HEADLINE = (
+    ("records/s, handler waits 20 ms, 15 partitions x 20 lanes (ideal 15,000; one call per partition: 750)", "w1"),
+    ("records/s, handler does nothing", "w2"),
+    ("latency at 2,000 records/s, p50 / p99", "w4"),
+)
 CONNECTOR = "w2 --engine spark-connector"
 CHECKS = ("lost", "duplicates", "inversions", "overlaps")
 NAMES = {"spark": "on Spark", "direct": "with the direct engine"}
 
 
 def main() -> None:
-    """Write the README anew."""
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    for marker, part in parts(figures.RESULTS).items():
-        text = between(text, marker, part)
-    readme.write_text(text)
+    """Replace the parts of both pages."""
+    found = parts(figures.RESULTS)
+    for page, markers in PARTS.items():
+        text = page.read_text()
+        for marker in markers:
+            if marker in found:
+                text = between(text, marker, found[marker])
+        page.write_text(text)
 
 
 def parts(folder: Path) -> dict[str, str]:
-    """What there are results for, by marker."""
+    """The parts that have results, by marker."""
     engines = {engine: figures.read(figures.newest(engine, folder)) for engine in NAMES}
     failures, peers = (figures.read(figures.newest(kind, folder)) for kind in ("failure", "peers"))
+    is_measured = any(facts["results"] for facts in engines.values())
     found = {
-        "figures": workloads(engines) if any(facts["results"] for facts in engines.values()) else "",
+        "headline": headline(engines) if is_measured else "",
+        "figures": workloads(engines) if is_measured else "",
         "failures": cost_of_failures(failures["results"]),
         "peers": compared(peers, chart(folder)) if peers["results"] else "",
     }
@@ -68,6 +82,26 @@ def between(text: str, marker: str, part: str) -> str:
     if len(pattern.findall(text)) != 1:
         raise ValueError(f"the text has not one pair of lines <!-- {marker} --> and <!-- end of {marker} -->")
     return pattern.sub(lambda match: f"{match[1]}{part.strip()}\n{match[2]}", text)
+
+
+def headline(engines: dict[str, dict[str, Any]]) -> str:
+    """Three figures of both engines, and the machine."""
+    entries = {engine: by_command(engine, facts["results"]) for engine, facts in engines.items()}
+    everything = [entry for found in entries.values() for entry in found.values()]
+    about = filled([f"{machines(engines)}; the best run of each, measured {span(everything)}."])
+    lines = [about, "", "| | on Spark | direct |", "| --- | --- | --- |"]
+    for what, command in HEADLINE:
+        cells = [_shown(found.get(command)) for found in entries.values()]
+        if any(cells):
+            lines.append(f"| {what} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _shown(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return ""
+    is_latency = " w4" in entry["command"]
+    return f"**{entry['p50_ms']} / {entry['p99_ms']} ms**" if is_latency else f"**{entry['records_per_second']:,.0f}**"
 
 
 def workloads(engines: dict[str, dict[str, Any]]) -> str:
@@ -110,7 +144,7 @@ def checked(entries: list[dict[str, Any]]) -> str:
         if any(entry.get(name) for name in CHECKS)
     ]
     found = "; ".join(wrong) or "nothing lost, repeated or out of order in any of them"
-    return f"Every run of laneway also checks order and loss: {found}."
+    return f"Every run of Laneway also checks order and loss: {found}."
 
 
 def table(entries: dict[str, Entries]) -> str:
@@ -128,10 +162,10 @@ def table(entries: dict[str, Entries]) -> str:
 
 
 def cell(entries: Entries, command: str) -> str:
-    """A figure; of several runs the best, which is told, and how low the others were."""
+    """A figure; of several runs the best, marked as such, with the lowest beside it."""
     text = rate(entries, command)
     runs = [found["records_per_second"] for found in entries.get(command, {}).get("runs", ())]
-    beside = f" (best of {len(runs)}, least {min(runs):,.0f})" if runs else ""
+    beside = f" (best of {len(runs)}, lowest {min(runs):,.0f})" if runs else ""
     return f"**{text}**{beside}" if text else ""
 
 
@@ -166,37 +200,33 @@ def cost(entries: dict[str, Entries]) -> str:
 
 
 def cost_of_failures(results: list[dict[str, Any]]) -> str:
-    """What is left of the throughput when one record in a hundred fails."""
-    what = {"async": "a handler of 5 ms", "work": "one that hashes 20 kB", "sync": "one that does nothing"}
-    texts = [
-        f"{handler_text} keeps {part(results, handler, 'in-place')} of its throughput with retries in place and "
-        f"{part(results, handler, 'unordered')} with retry topics"
+    """The throughput that remains when one record in a hundred fails: a row for each handler."""
+    what = {"async": "waits 5 ms", "work": "hashes 20 kB", "sync": "does nothing"}
+    policies = ("in-place", "unordered")
+    rows = [
+        f"| {handler_text} | {' | '.join(part(results, handler, policy) for policy in policies)} |"
         for handler, handler_text in what.items()
-        if part(results, handler, "in-place") and part(results, handler, "unordered")
+        if all(part(results, handler, policy) for policy in policies)
     ]
-    told = (
-        f"When one record in a hundred fails (`python bench/failure.py`, on Spark; the best passes, and the median of "
-        f"turns, each beside a pass without failures), "
-        f"{'; '.join(texts)}."
-    )
-    return filled([told]) if texts else ""
+    head = ["| handler | retries in place | retry topics |", "| --- | --- | --- |"]
+    return "\n".join([*head, *rows]) if rows else ""
 
 
 def part(results: list[dict[str, Any]], handler: str, policy: str) -> str:
-    """What its runs kept, from the least to the most."""
+    """The throughput that its runs kept, in per cent, from the lowest to the highest."""
     wanted = {"handler": handler, "policy": policy, "failing_percent": 1}
     found = [entry for entry in results if wanted.items() <= entry.items()]
     kept = sorted(entry["part_of_first"] for entry in found)
     ends = [*dict.fromkeys(f"{value * 100:.0f}" for value in (kept[0], kept[-1]))] if kept else []
     medians = [f"{entry['part_of_first_median'] * 100:.0f}" for entry in found if "part_of_first_median" in entry]
-    told = f" (median {' and '.join(medians)} %)" if medians else ""
-    return f"{' to '.join(ends)} %{told}" if ends else ""
+    median = f" (median {' and '.join(medians)} %)" if medians else ""
+    return f"{' to '.join(ends)} %{median}" if ends else ""
 
 
 def compared(facts: dict[str, Any], picture: str) -> str:
-    """The peers: chart, overview, and what Laneway costs beside a bare loop of the same results."""
+    """The peers: chart, overview, and the time of a record beside that of a bare loop in the same results."""
     lines = lines_of(facts["results"])
-    page = str(Path(picture).with_name("peers.md")) if picture else ""
+    page = picture.removesuffix("svg") + "md" if picture else ""
     blocks = [
         f"[![one panel for each workload, a bar for each peer]({picture})]({page})" if picture else "",
         "\n".join(overview(lines)).strip(),
@@ -207,13 +237,13 @@ def compared(facts: dict[str, Any], picture: str) -> str:
 
 
 def chart(folder: Path) -> str:
-    """Draw the chart anew, if the peers' environment is there, and give the path that the README links to."""
+    """Redraw the chart if the peers' environment is installed; returns its path as the page links to it."""
     python = ROOT / ".make" / "peers" / "bin" / "python"
     newest = figures.newest("peers", folder)
     if newest and python.exists():
         subprocess.run([str(python), str(ROOT / "bench" / "peers" / "chart.py"), str(newest)], check=True)
     drawn = folder / "peers.svg"
-    return drawn.relative_to(ROOT).as_posix() if drawn.exists() and drawn.is_relative_to(ROOT) else ""
+    return Path(os.path.relpath(drawn, PAGE.parent)).as_posix() if drawn.exists() else ""
 
 
 def filled(sentences: list[str]) -> str:

@@ -35,17 +35,17 @@ def prepare() -> None:
         )
 
 
-# Up to 500 readings at a time, gathered for at most a second; one batch of a partition after the other.
+# Up to 500 readings per batch, collected for at most a second. The batches of a partition run one after the other.
 @app.batch_handler(readings, size=500, within="1s")
 def archive(batch: Batch[Reading]) -> None:
     rows = [(r.partition, r.offset, r.value.sensor, r.value.value) for r in batch if not r.is_tombstone]
     with closing(_connect()) as database, database:
-        # After a crash some records come again. Their place in the topic is the key, so they change nothing.
+        # After a crash some records run again. Partition and offset are the primary key, so they change nothing.
         database.executemany("insert or replace into reading values (?, ?, ?, ?)", rows)
 
 
 def _connect() -> sqlite3.Connection:
-    return sqlite3.connect(PATH, timeout=30)  # other workers write, too: wait for them
+    return sqlite3.connect(PATH, timeout=30)  # other workers write, too
 
 
 if __name__ == "__main__":

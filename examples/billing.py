@@ -1,4 +1,4 @@
-"""Orders in, receipts out: the example of the README.
+"""Orders in, receipts out: a longer version of the README's example.
 
 $ laneway run billing:app --once
 """
@@ -24,25 +24,25 @@ class Receipt:
     cents: int
 
 
-# A topic knows how its bytes become values; what is not an order never reaches the handler.
+# A topic has a codec. A record that is not an order is parked without a call of the handler.
 orders = Topic("orders", value=Json(Order))
 receipts = Topic("receipts", value=Json(Receipt))
 
-# The name is the consumer group, too.
+# The name is also the consumer group.
 app = App("billing")
 
 
-# 64 customers of each partition are charged at once, each customer's orders one after the other. A charge that fails
-# is tried twice more while its customer waits; then the order is parked on orders.billing.error.
+# Charges 64 customers of each partition at once, and the orders of one customer one after the other. A charge that
+# fails is retried twice while its customer waits; then the order is parked on orders.billing.error.
 @app.handler(orders, lanes=64, retry=Retry(attempts=3, backoff="100ms"))
 async def charge(record: Record[Order]) -> Message[Receipt] | None:
     order = record.value
     if order.cents < 0:
-        raise Reject("negative total")  # parked at once: trying again cannot help
+        raise Reject("negative total")  # parked without a retry: retrying cannot help
     if order.cents == 0:
         return None  # nothing to charge, nothing to send
     await asyncio.sleep(0.02)  # your payment service
-    # Returned, not sent: the order counts as done when the brokers have its receipt.
+    # Return it instead of sending it: the order is finished when the brokers have acknowledged its receipt.
     return receipts.message(Receipt(order.number, order.cents), key=record.key)
 
 

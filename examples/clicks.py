@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OUTPUT = Path(os.environ.get("CLICKS", "counts.jsonl"))
 
-# The key is the page, the value is not even looked at: no codec is needed.
+# The key is the page. The value is not used, so no codec is needed.
 clicks = Topic("clicks")
 app = App("clicks")
 
@@ -29,7 +29,7 @@ app = App("clicks")
 def count(table: pa.Table) -> None:
     pages = pc.value_counts(table["key"].combine_chunks())
     counts = {row["values"].decode(): row["counts"] for row in pages.to_pylist() if row["values"] is not None}
-    # One write of one line, so that lines of several workers do not mix.
+    # One write per line, so that lines of several workers do not mix.
     with OUTPUT.open("a") as lines:
         lines.write(json.dumps(counts) + "\n")
 

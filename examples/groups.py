@@ -1,4 +1,4 @@
-"""Payments grouped by a field of their values: one transfer for what a merchant is owed.
+"""Payments grouped by a field of their values: one transfer per merchant.
 
 $ laneway run groups:app --once
 """
@@ -13,7 +13,7 @@ from laneway import App, Batch, GroupedBy, Json, Message, Record, Reject, Topic
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MOST = 20  # payments that the bank takes in one transfer
+MOST = 20  # payments that the bank accepts in one transfer
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Transfer:
 
 
 class Transfers:
-    """A handler kind of our own. It is an object with this one method, which must leave no record out."""
+    """A handler kind of our own: an object with this one method, which must return every record."""
 
     def split(self, records: Sequence[Record[Payment]]) -> Iterator[Sequence[Record[Payment]]]:
         for group in GroupedBy("merchant.id").split(records):
@@ -50,8 +50,8 @@ transfers = Topic("transfers", value=Json(Transfer))
 app = App("groups")
 
 
-# Payments are gathered, up to 500 in a second, and cut by the kind. Each group is a call of its own: that of a closed
-# merchant is parked, the others are not touched by it. kind=GroupedBy("merchant.id") would do without the limit.
+# Collects up to 500 payments in a second and groups them. Each group is one call: that of a closed merchant is parked,
+# and the others do not notice. Without the limit of 20, kind=GroupedBy("merchant.id") would be enough.
 @app.custom_handler(payments, kind=Transfers(), size=500, within="1s", lanes=4)
 def transfer(batch: Batch[Payment]) -> Message[Transfer]:
     merchant = batch.values[0].merchant

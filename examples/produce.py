@@ -1,4 +1,4 @@
-"""Makes the topics of the examples and fills them.
+"""Creates the topics of the examples and fills them.
 
 $ python produce.py orders 1000
 $ python produce.py readings 5000 --brokers 127.0.0.1:9092
@@ -19,7 +19,7 @@ PARTITIONS = 4
 
 
 def order(number: int) -> tuple[bytes, bytes]:
-    """Every 50th order has a negative total, and every 60th is no order at all."""
+    """Every 50th order has a negative total, and every 60th is not an order."""
     customer = f"customer-{number % 100}"
     cents = -100 if number % 50 == 49 else 100 + number
     value = {"number": number, "customer": customer, "cents": cents}

@@ -2,8 +2,8 @@
 
 ``python bench/peers/run.py [--workloads w1,w4] [--peers quix,aiokafka] [--laneway spark] [--repeat 3] [--resume]``
 keeps the figures in bench/results after each run and draws the chart at the end, also when it is interrupted. Each run
-is a process of its own with a new consumer group; before it the machine must be quiet. README.md tells how each peer is
-set up; ``python bench/table.py`` puts table and chart into the README.
+is a process of its own with a new consumer group; before it the machine must be quiet. README.md describes how
+each peer is configured; ``python bench/table.py`` writes table and chart into docs/performance.md.
 """
 
 from __future__ import annotations

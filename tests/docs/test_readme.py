@@ -33,14 +33,13 @@ def test_a_snippet_runs(snippet):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_links_lead_somewhere():
-    """Relative links name files of this repository."""
-    targets = re.findall(r"\]\(((?!https?:|#)[^)]+)\)", README)
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+def test_the_readme_is_short():
+    """Details have a page in docs."""
+    assert len(README.splitlines()) <= 200
 
 
 def test_make_targets_exist():
-    """The two commands a newcomer types are real targets."""
+    """The commands that a newcomer types first are real targets."""
     for target in ("demo", "test", "unit", "setup"):
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert (target, 0) == (target, done.returncode)

@@ -1,15 +1,13 @@
-"""The README's figures, from results with holes."""
+"""The figures of docs/performance.md and the README, from incomplete results."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from support.bench import figures, table
 
-ROOT = Path(__file__).parents[4]
 MACHINE = {"cores": 2, "memory_gib": 8.0, "python": "3.11.7", "pyspark": "4.3.0", "confluent-kafka": "2.16.1"}
 NONE = {"lost": 0, "duplicates": 0, "inversions": 0, "overlaps": 0}
 
@@ -56,6 +54,16 @@ def test_a_sentence_without_its_figure_is_left_out(missing):
     assert {name: words in text for name, words in told.items()} == {name: name != missing for name in told}
 
 
+def test_the_headline_has_three_figures_of_both_engines():
+    """Two rates and a latency; a figure that is missing leaves its cell empty, two leave their row out."""
+    spark, direct = facts(entry("w1"), entry("w4", p50_ms=104)), facts(entry("w4 --engine direct"))
+    about, figures_table = table.headline({"spark": spark, "direct": direct}).split("\n\n")
+    assert about.startswith("2 cores")
+    rows = figures_table.splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")][1:] for row in rows]
+    assert cells == [["**1,234**", ""], ["**104 / 9 ms**", "**8 / 9 ms**"]]
+
+
 def test_sentences_take_their_figures_from_the_results():
     """CPU is for each record, the ratio in per cent, and each latency is with its engine."""
     spark, direct = facts(entry("w4", p50_ms=104)), [entry(f"{name} --engine direct") for name in ("w1", "w4", "w5")]
@@ -90,7 +98,7 @@ def test_of_several_runs_it_is_told_that_the_best_is_shown():
     """With how low the others were; one run alone needs no words."""
     runs = [{"records_per_second": rate} for rate in (206_000, 256_000, 143_000)]
     entries = {"w3": {"records_per_second": 256_000, "runs": runs}, "w2": {"records_per_second": 9}}
-    assert table.cell(entries, "w3") == "**256,000** (best of 3, least 143,000)"
+    assert table.cell(entries, "w3") == "**256,000** (best of 3, lowest 143,000)"
     assert table.cell(entries, "w2") == "**9**"
     assert table.cell(entries, "w1") == ""
 
@@ -103,17 +111,15 @@ def test_the_median_of_what_failures_cost_stands_beside_the_best():
 
 
 def test_what_failures_cost_is_a_range_of_all_runs():
-    """Of one record in a hundred, by handler and policy; a handler without runs is not told."""
+    """Of one record in a hundred, by handler and policy; a handler without runs has no row."""
     runs = [("async", "in-place", 0.987), ("async", "unordered", 0.958), ("async", "unordered", 0.7)]
     results = [
         {"handler": handler, "policy": policy, "failing_percent": share, "part_of_first": part}
         for handler, policy, part in runs
         for share, part in ((0, 1.0), (1, part))
     ]
-    text = table.cost_of_failures(results)
-    assert "keeps 99 % of" in text
-    assert "70 to 96 %" in text
-    assert "nothing" not in text
+    rows = table.cost_of_failures(results).splitlines()[2:]
+    assert rows == ["| waits 5 ms | 99 % | 70 to 96 % |"]
     assert table.cost_of_failures([]) == ""
 
 
@@ -149,18 +155,19 @@ def test_parts_without_results_are_left_as_they_are(tmp_path):
     text = table.compared(figures.read(tmp_path / "2026-11-15-peers.json"), "")
     assert "| Quix Streams | failed <sup>1</sup> |" in text
     assert "![" not in text
-    with_chart = table.compared(peers, "bench/results/peers.svg")
-    assert "](bench/results/peers.svg)](bench/results/peers.md)" in with_chart
+    with_chart = table.compared(peers, "../bench/results/peers.svg")
+    assert "](../bench/results/peers.svg)](../bench/results/peers.md)" in with_chart
 
 
-def test_the_readme_has_a_place_for_each_part_and_holds_the_newest_figures():
+def test_the_pages_have_a_place_for_each_part_and_hold_the_newest_figures():
     """`python bench/table.py` was run after the last bench. Fix: run it."""
-    text = (ROOT / "README.md").read_text()
     found = {engine: figures.read(figures.newest(engine)) for engine in table.NAMES}
-    assert table.between(text, "figures", table.workloads(found)) == text
+    readme, page = table.README.read_text(), table.PAGE.read_text()
+    assert table.between(readme, "headline", table.headline(found)) == readme
+    assert table.between(page, "figures", table.workloads(found)) == page
     failures = figures.read(figures.newest("failure"))["results"]
-    assert table.between(text, "failures", table.cost_of_failures(failures)) == text
+    assert table.between(page, "failures", table.cost_of_failures(failures)) == page
     peers = figures.read(figures.newest("peers"))
     if peers["results"]:
-        assert table.between(text, "peers", table.compared(peers, "bench/results/peers.svg")) == text
-    assert "<!-- peers -->" in text
+        assert table.between(page, "peers", table.compared(peers, "../bench/results/peers.svg")) == page
+    assert "<!-- peers -->" in page
