@@ -18,6 +18,7 @@ from laneway.observe._events import (
     StateChanged,
 )
 from laneway.observe._histogram import Histogram
+from laneway.observe._logging import RateLimit, logger
 from laneway.observe._tally import BatchHandled, Event, Tally
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "OffsetsCommitted",
     "PartitionsAssigned",
     "PartitionsRevoked",
+    "RateLimit",
     "RecordDeferred",
     "RecordDropped",
     "RecordEvent",
@@ -40,4 +42,5 @@ __all__ = [
     "RecordSkipped",
     "StateChanged",
     "Tally",
+    "logger",
 ]
