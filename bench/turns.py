@@ -17,7 +17,7 @@ from typing import Any
 
 import run as workloads
 
-SHOWN = ("records_per_second", "ratio", "p50_ms", "p99_ms", "cpu_seconds", "rss_mb", "start_seconds")
+SHOWN = ("records_per_second", "ratio", "p50_ms", "p99_ms", "cpu_seconds", "rss_mb", "cold_start_seconds")
 HERE = Path(__file__).resolve().parent.parent
 
 
