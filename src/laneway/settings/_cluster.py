@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from laneway.settings import _librdkafka, _properties
+from laneway.settings import _librdkafka
 from laneway.settings._types import (
     Address,
     Brokers,
@@ -38,7 +38,7 @@ _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def _option_key(key: str) -> str:
-    refused = _properties.refusal(key)
+    refused = _librdkafka.refusal(key)
     if refused:
         raise wrong(*refused)
     return key

@@ -1,17 +1,16 @@
-"""Turns the settings of a cluster into options of librdkafka."""
+"""Options of librdkafka: those of a cluster's settings, and which raw ones may be given besides."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
-
-from laneway.settings._properties import is_for_consumers, is_for_producers
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from laneway.settings._cluster import ClusterSettings, ProducerSettings, SecuritySettings
 
-__all__ = ["client_options", "consumer_options", "producer_options"]
+__all__ = ["FORBIDDEN", "MANAGED", "client_options", "consumer_options", "producer_options", "refusal"]
 
 _READ_AHEAD = 16 * 2**20
 """Bytes per partition, for clients that read for no handler: tools that look at parked records and at groups."""
@@ -21,10 +20,111 @@ Options = dict[str, str | int | float | bool]
 _HEADERS = 64 * 2**10  # bytes that the headers of a copy may take
 _LARGEST = 10**9  # bytes; the client takes no larger limit
 
+_ANY = """
+allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
+broker.address.family broker.address.ttl broker.version.fallback client.dns.lookup client.rack
+connections.max.idle.ms debug enable.metrics.push enable.random.seed enable.sparse.connections https.ca.location
+log.connection.close log.queue log.thread.name log_level
+message.copy.max.bytes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
+metadata.request.timeout.ms receive.message.max.bytes reconnect.backoff.jitter.ms reconnect.backoff.max.ms
+reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms socket.connection.setup.timeout.ms
+socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes
+socket.timeout.ms statistics.interval.ms topic.blacklist topic.metadata.propagation.max.ms
+topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
+"""
+_CONSUMER = """
+check.crcs coordinator.query.interval.ms fetch.error.backoff.ms fetch.max.bytes
+fetch.queue.backoff.ms
+"""
+_PRODUCER = """
+batch.num.messages batch.size compression.level
+queue.buffering.backpressure.threshold queue.buffering.max.messages request.timeout.ms sticky.partitioning.linger.ms
+transaction.timeout.ms
+"""
+
+_ALLOWED_ANY = frozenset(_ANY.split())
+_ALLOWED_CONSUMER = frozenset(_CONSUMER.split())
+_ALLOWED_PRODUCER = frozenset(_PRODUCER.split())
+
+_LEDGER = "laneway commits an offset only when every record before it is finished"
+_ORDER = "the order of messages holds only with few requests in flight"
+_RETRIES = "a message is tried again until its time is over"
+
+MANAGED: dict[str, tuple[str, str]] = {
+    "acks": ("a lost acknowledgement loses records", "use producer.acks"),
+    "auto.commit.enable": (_LEDGER, "remove it"),
+    "auto.commit.interval.ms": (_LEDGER, "remove it"),
+    "auto.offset.reset": ("a silent jump to the end loses records", "use handlers.<name>.start and on_data_loss"),
+    "bootstrap.servers": ("it has its own setting", "use brokers"),
+    "client.id": ("it has its own setting", "use client_id"),
+    "compression.codec": ("it has its own setting", "use producer.compression"),
+    "compression.type": ("it has its own setting", "use producer.compression"),
+    "delivery.report.only.error": ("laneway waits for every delivery report", "remove it"),
+    "delivery.timeout.ms": ("it has its own setting", "use producer.timeout"),
+    "enable.auto.commit": (_LEDGER, "remove it"),
+    "enable.auto.offset.store": (_LEDGER, "remove it"),
+    "enable.gapless.guarantee": ("it stops the producer after one lost message", "remove it"),
+    "enable.idempotence": ("without it a repeated request writes a message twice", "use producer.acks"),
+    "enable.ssl.certificate.verification": ("it has its own setting", "use security.verify"),
+    "enable.partition.eof": ("laneway reads up to the end of a log", "remove it"),
+    "fetch.message.max.bytes": ("it has its own setting", "use consumer.fetch_max_size"),
+    "fetch.min.bytes": ("it has its own setting", "use consumer.fetch_min_size"),
+    "fetch.wait.max.ms": ("it has its own setting", "use consumer.fetch_max_wait"),
+    "group.id": ("the group is the name of the app", "change the name in App(...)"),
+    "group.instance.id": ("it has its own setting", "use consumer.static_membership"),
+    "group.protocol": ("it has its own setting", "use consumer.group_protocol"),
+    "group.remote.assignor": ("only the classic protocol is tested", "remove it"),
+    "heartbeat.interval.ms": ("it has its own setting", "use consumer.heartbeat_interval"),
+    "isolation.level": ("it has its own setting", "use consumer.isolation"),
+    "linger.ms": ("it has its own setting", "use producer.linger"),
+    "max.in.flight": (_ORDER, "remove it"),
+    "max.in.flight.requests.per.connection": (_ORDER, "remove it"),
+    "max.partition.fetch.bytes": ("it has its own setting", "use consumer.fetch_max_size"),
+    "max.poll.interval.ms": ("it has its own setting", "use consumer.max_poll_interval"),
+    "message.max.bytes": ("it has its own setting", "use producer.max_message_size"),
+    "message.send.max.retries": (_RETRIES, "use producer.timeout"),
+    "message.timeout.ms": ("it has its own setting", "use producer.timeout"),
+    "metadata.broker.list": ("it has its own setting", "use brokers"),
+    "offset.store.method": (_LEDGER, "remove it"),
+    "offset.store.path": (_LEDGER, "remove it"),
+    "partition.assignment.strategy": ("it has its own setting", "use consumer.assignment"),
+    "partitioner": ("a key must land in the partition where other producers put it", "remove it"),
+    "queue.buffering.max.kbytes": ("it has its own setting", "use producer.buffer_size"),
+    "queue.buffering.max.ms": ("it has its own setting", "use producer.linger"),
+    "queued.max.messages.kbytes": ("it has its own setting", "use consumer.buffer_size"),
+    "queued.min.messages": ("it follows from the buffers of the handlers", "use handlers.<name>.buffer_records"),
+    "queuing.strategy": ("a last-in-first-out queue breaks the order", "remove it"),
+    "request.required.acks": ("a lost acknowledgement loses records", "use producer.acks"),
+    "retries": (_RETRIES, "use producer.timeout"),
+    "session.timeout.ms": ("it has its own setting", "use consumer.session_timeout"),
+    "topic.metadata.refresh.interval.ms": ("it has its own setting", "use consumer.metadata_refresh"),
+    "transactional.id": ("laneway names transactions itself, so that a restart fences the old one", "remove it"),
+}
+
+_CODE = "it loads or runs code from the configuration"
+
+FORBIDDEN: dict[str, str] = {
+    "plugin.library.paths": _CODE,
+    "sasl.kerberos.kinit.cmd": "it runs a shell command from the configuration",
+    "sasl.kerberos.keytab": "Kerberos needs a shell command",
+    "sasl.kerberos.principal": "Kerberos needs a shell command",
+    "ssl.engine.location": _CODE,
+    "ssl.engine.id": _CODE,
+    "ssl.engine.callback.data": _CODE,
+    "ssl_engine_callback": _CODE,
+    "ssl.providers": _CODE,
+    "sasl.jaas.config": "it carries a password and can load Java classes",
+    "enable.sasl.oauthbearer.unsecure.jwt": "it accepts unsigned tokens",
+    "config.providers": _CODE,
+}
+
+_FORBIDDEN_PARTS = ("jaas", "login.module", "login.callback", "callback.handler", "config.providers", "kinit")
+_SECURITY = ("sasl.", "ssl.", "security.")
+
 
 def client_options(cluster: ClusterSettings) -> Options:
     """Where to connect and how to log in, and the raw options that every client knows."""
-    raw = {key: value for key, value in cluster.client.items() if is_for_consumers(key) and is_for_producers(key)}
+    raw = {key: value for key, value in cluster.client.items() if _is_for_consumers(key) and _is_for_producers(key)}
     return {
         **raw,
         "bootstrap.servers": ",".join(cluster.brokers),
@@ -39,7 +139,7 @@ def consumer_options(cluster: ClusterSettings) -> Options:
     options: Options = {
         # librdkafka's second of back-off after a full queue shows up as a second without records.
         "fetch.queue.backoff.ms": 2,
-        **{key: value for key, value in cluster.client.items() if is_for_consumers(key)},
+        **{key: value for key, value in cluster.client.items() if _is_for_consumers(key)},
         **client_options(cluster),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -70,7 +170,7 @@ def producer_options(cluster: ClusterSettings) -> Options:
     producer = cluster.producer
     is_safe = producer.acks == "all"
     return {
-        **{key: value for key, value in cluster.client.items() if is_for_producers(key)},
+        **{key: value for key, value in cluster.client.items() if _is_for_producers(key)},
         **client_options(cluster),
         "enable.idempotence": is_safe,
         "acks": "all" if is_safe else 1,
@@ -141,3 +241,42 @@ def _login_options(security: SecuritySettings) -> Options:
     if oauth.scope:
         options["sasl.oauthbearer.scope"] = oauth.scope
     return options
+
+
+def _is_for_consumers(key: str) -> bool:
+    """Whether a consumer understands the option; librdkafka warns about the others."""
+    return key not in _ALLOWED_PRODUCER
+
+
+def _is_for_producers(key: str) -> bool:
+    """Whether a producer understands the option."""
+    return key not in _ALLOWED_CONSUMER
+
+
+def refusal(key: str) -> tuple[str, str] | None:
+    """Why an option is not allowed and what to write instead; None when it is allowed."""
+    if key in _ALLOWED_ANY | _ALLOWED_CONSUMER | _ALLOWED_PRODUCER:
+        return None
+    # Only exact names are allowed; the spelling is evened out just to give the true reason.
+    even = "".join(key.split()).lower().strip("'\"")
+    dots = even.replace("_", ".").replace("-", ".")
+    forbidden = FORBIDDEN.get(even) or FORBIDDEN.get(dots)
+    if not forbidden and (dots.endswith((".cb", ".callback")) or any(part in dots for part in _FORBIDDEN_PARTS)):
+        forbidden = _CODE
+    if forbidden:
+        return f"the option is forbidden: {forbidden}", "remove it"
+    if dots in MANAGED:
+        reason, fix = MANAGED[dots]
+        return f"the option is managed by laneway: {reason}", fix
+    if dots.startswith(_SECURITY):
+        return "the option is managed by laneway: login and TLS have their own settings", "use the 'security' settings"
+    return _unknown(dots)
+
+
+def _unknown(name: str) -> tuple[str, str]:
+    known = sorted(_ALLOWED_ANY | _ALLOWED_CONSUMER | _ALLOWED_PRODUCER | MANAGED.keys())
+    near = get_close_matches(name[:100], known, n=1, cutoff=0.75)
+    if not near:
+        return "librdkafka has no such option, or it is not allowed here", "see the librdkafka CONFIGURATION page"
+    fix = MANAGED[near[0]][1] if near[0] in MANAGED else f"did you mean '{near[0]}'?"
+    return "librdkafka has no such option", fix

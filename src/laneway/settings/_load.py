@@ -11,26 +11,28 @@ from pydantic import BaseModel, ValidationError
 
 from laneway.errors import Problem, SettingsError
 from laneway.settings._check import check
-from laneway.settings._environ import from_environment
-from laneway.settings._located_values import MAX_DEPTH, Node, dotted, find, flatten, merge, plain, plant, prune
-from laneway.settings._model import Settings
-from laneway.settings._profile import choose
-from laneway.settings._report import problem_at, report
+from laneway.settings._introspect import fields, is_table
+from laneway.settings._located_values import MAX_DEPTH, Node, dotted, find, flatten, merge, plain, plant, prune, shown
+from laneway.settings._model import Settings, SparkSettings
+from laneway.settings._report import near, problem_at, report
 from laneway.settings._spark import is_secret
 from laneway.settings._types import Context
+from laneway.settings._yaml import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from laneway.settings._environ import Layer
     from laneway.settings._located_values import Path as Place
 
-__all__ = ["load", "overridden"]
+__all__ = ["load", "overridden", "short_names"]
+
+_Layer = tuple[tuple[str, ...], Node]
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _BUILT_IN = "default"
 _GIVEN = "settings"
 _SECRETS = (("password",), ("key_password",), ("oauth", "client_secret"))
+_NOT_SETTINGS = {"LANEWAY_HOME", "LANEWAY_CONFIG", "LANEWAY_PROFILE", "LANEWAY_PRELOAD", "LANEWAY_DEBUG"}
 
 
 def load(
@@ -51,8 +53,8 @@ def load(
     Raises:
         SettingsError: with every problem, not only the first.
     """
-    root, problems = choose(path, profile)
-    from_variables, more = from_environment(environ)
+    root, problems = _profile(path, profile)
+    from_variables, more = _from_environment(environ)
     from_flags, others = _from_flags(overrides)
     context = Context(environ, path.parent if path else Path())
     return _settled(root, [*from_variables, *from_flags], context, [*problems, *more, *others])
@@ -81,7 +83,7 @@ def _values(model: BaseModel) -> dict[str, object]:
     return values
 
 
-def _settled(root: Node, layers: list[Layer], context: Context, problems: list[Problem]) -> Settings:
+def _settled(root: Node, layers: list[_Layer], context: Context, problems: list[Problem]) -> Settings:
     root, unclear = _laid(root, layers)
     settings, refused, removed = _validated(root, context)
     problems = [*problems, *unclear, *refused]
@@ -98,8 +100,91 @@ def _settled(root: Node, layers: list[Layer], context: Context, problems: list[P
     return settings
 
 
-def _from_flags(overrides: Mapping[str, object]) -> tuple[list[Layer], list[Problem]]:
-    layers: list[Layer] = []
+def _profile(path: Path | None, profile: str) -> tuple[Node, list[Problem]]:
+    """The settings of *profile*, and everything that is wrong with the file itself."""
+    if path is None:
+        missing = [] if profile == "default" else [_unknown_profile("settings", profile, [])]
+        return Node({}, "settings"), missing
+    source = str(path)
+    node, problems = read(path)
+    empty = Node({}, source, 1)
+    if node is None:
+        return empty, problems
+    if not node.is_mapping:
+        what = "the file is empty" if node.value is None else "the file is not a table of profiles"
+        fix = "begin with 'default:' and indent the settings below it"
+        return empty, [*problems, Problem(source, node.line, "", what, fix)]
+    profiles: dict[str, Node] = node.value
+    misplaced = [key for key in profiles if key in fields(Settings)]
+    for key in misplaced:
+        message = "this is a setting, but profiles are expected here"
+        problems.append(Problem(source, profiles[key].line, key, message, "put it below 'default:', indented"))
+    values = [name for name, part in profiles.items() if not part.is_mapping and part.value is not None]
+    strays = [name for name in values if name not in misplaced]
+    problems += [_not_a_table(source, name, profiles[name]) for name in strays]
+    if profile not in profiles and not misplaced and not strays:
+        problems.append(_unknown_profile(source, profile, list(profiles)))
+    chosen = empty
+    for name in dict.fromkeys(("default", profile)):
+        part = profiles.get(name, empty)
+        if part.is_mapping:
+            chosen = merge(chosen, part)
+    return chosen, problems
+
+
+def _not_a_table(source: str, name: str, part: Node) -> Problem:
+    message = f"{shown(part.value)} is given, but a profile is a table of settings"
+    fix = "indent the settings below it; if it is a setting itself, put it below 'default:'"
+    return Problem(source, part.line, dotted((name,)), message, fix)
+
+
+def _unknown_profile(source: str, profile: str, known: list[str]) -> Problem:
+    names = ", ".join(dotted((name,)) for name in known) or "none"
+    message = f"there is no profile {shown(profile)}; the profiles are: {names}"
+    return Problem(source, None, "", message, "use one of them, or add it to the file")
+
+
+def short_names() -> dict[str, tuple[str, ...]]:
+    """The variables with one underscore and the settings they stand for."""
+    names: dict[str, tuple[str, ...]] = {"LANEWAY_BROKERS": ("brokers",)}
+    names |= {f"LANEWAY_{name.upper()}": (name,) for name, info in fields(Settings).items() if not is_table(info)}
+    names |= {
+        f"LANEWAY_SPARK_{name.upper()}": ("spark", name)
+        for name, info in fields(SparkSettings).items()
+        if not is_table(info)
+    }
+    return names
+
+
+def _from_environment(environ: Mapping[str, str]) -> tuple[list[_Layer], list[Problem]]:
+    """The settings in *environ*, the general form after the short one; the values are never in a problem."""
+    short = short_names()
+    layers: list[_Layer] = []
+    problems: list[Problem] = []
+    for name in sorted(environ, key=lambda name: (name.startswith("LANEWAY__"), name)):
+        if not name.startswith("LANEWAY_") or name in _NOT_SETTINGS:
+            continue
+        path = short.get(name)
+        if path is None and name.startswith("LANEWAY__"):
+            path = tuple(part.lower() for part in name.removeprefix("LANEWAY__").split("__"))
+        if path is None or not all(path) or len(path) > MAX_DEPTH:
+            fix = _variable_hint(name, short)
+            problems.append(Problem(name, None, "", "this variable is not a setting", fix))
+            continue
+        layers.append((path, Node(environ[name], name)))
+    return layers, problems
+
+
+def _variable_hint(name: str, short: Mapping[str, object]) -> str:
+    known = {key.removeprefix("LANEWAY_").lower(): key for key in (*short, *_NOT_SETTINGS)}
+    hint = near(name.removeprefix("LANEWAY_"), known)
+    if not hint.startswith("did you mean"):
+        return "unset it, or write LANEWAY__ and the path of the setting with '__' for each dot"
+    return f"did you mean {known[hint.split(chr(39))[1]]}?"
+
+
+def _from_flags(overrides: Mapping[str, object]) -> tuple[list[_Layer], list[Problem]]:
+    layers: list[_Layer] = []
     problems: list[Problem] = []
     for key, value in overrides.items():
         path = tuple(str(key).split("."))
@@ -116,7 +201,7 @@ def _from_flags(overrides: Mapping[str, object]) -> tuple[list[Layer], list[Prob
     return layers, problems
 
 
-def _laid(root: Node, layers: list[Layer]) -> tuple[Node, list[Problem]]:
+def _laid(root: Node, layers: list[_Layer]) -> tuple[Node, list[Problem]]:
     """Lay variables and flags over the file, in order, and settle which cluster is the default."""
     declares_clusters = bool(_clusters(root))
     preview = root

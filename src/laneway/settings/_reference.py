@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic_core import PydanticUndefined
 
 from laneway.settings._cluster import ClusterSettings
-from laneway.settings._environ import short_names
 from laneway.settings._introspect import table_of, walk
+from laneway.settings._load import short_names
 from laneway.settings._model import Settings
 
 if TYPE_CHECKING:

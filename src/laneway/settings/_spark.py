@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from laneway.settings._secret import SecretText
-from laneway.settings._spark_code import FIX, java_refusal, loads_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,67 @@ _OFF = {
 }
 _PARTS = ("jaas", "login.module", "callback.handler", "config.providers", "plugin.library", "kinit", "ssl.engine")
 
+_FIX = "set it in the spark-defaults.conf of the Spark installation, or make the SparkSession yourself before app.run()"
+
+_KEYS = {
+    "spark.archives",
+    "spark.executor.sparkhome",
+    "spark.extralisteners",
+    "spark.files",
+    "spark.home",
+    "spark.jars",
+    "spark.metrics.conf",
+    "spark.plugins",
+    "spark.pyspark.driver.python",
+    "spark.pyspark.python",
+    "spark.r.command",
+    "spark.r.driver.command",
+    "spark.resources.discoveryplugin",
+    "spark.shuffle.sort.io.plugin.class",
+    "spark.sql.adaptive.customcostevaluatorclass",
+    "spark.sql.cache.serializer",
+    "spark.sql.execution.pyspark.python",
+    "spark.sql.extendedexplainproviders",
+    "spark.sql.extensions",
+    "spark.sql.maven.additionalremoterepositories",
+    "spark.sql.queryexecutionlisteners",
+    "spark.sql.streaming.streamingquerylisteners",
+    "spark.submit.pyfiles",
+    "spark.ui.filters",
+    "spark.yarn.archive",
+    "spark.yarn.jars",
+}
+_BEGINNINGS = (
+    "spark.jars.",
+    "spark.metrics.conf.",
+    "spark.plugins.",
+    "spark.repl.",
+    "spark.sql.catalog.",
+    "spark.sql.hive.metastore.jars",
+    "spark.yarn.dist.",
+)
+_ENDS = (".discoveryscript", ".script.file.name", "extraclasspath", "extralibrarypath")
+_ENVIRONMENTS = ("spark.executorenv.", "spark.yarn.appmasterenv.", "spark.kubernetes.driverenv.")
+_VARIABLE = re.compile(
+    r"path|home|shell|env|ifs|.*classpath|ld_.*|dyld_.*|python.*|spark_.*|.*java_.*|java_.*|bash_.*|.*_opts|.*_options"
+)
+"""Variables by which Java, Python, the shell or the linker of a process load code."""
+
+_SENSITIVE = re.compile(r"secret|password|passphrase|token|credential|access[.]?key", re.IGNORECASE)
+_HARMLESS = re.compile(
+    r"""
+    -X(mn|ms|mx|ss)\w+
+    | -Xlog(:[\w*+=,]*)? | -verbose:gc | -server | -ea | -esa
+    | -XX:[+-]\w+
+    | -XX:\w+=[\d.]+[kmgt%]?
+    | -D(user\.(timezone|language|country|region) | file\.encoding | java\.io\.tmpdir | java\.net\.prefer\w+
+        | networkaddress\.cache\.[\w.]+ | sun\.net\.[\w.]+ | https?\.(proxyHost|proxyPort|nonProxyHosts|keepAlive)
+        | javax\.net\.ssl\.(trustStore|trustStoreType|keyStore|keyStoreType)
+        | java\.security\.(egd|krb5\.(conf|realm|kdc)) | sun\.security\.krb5\.debug)=.*
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
 
 def is_secret(key: str, value: str) -> bool:
     """Whether an option holds a secret: by its name, by where it came from, or as part of an address."""
@@ -60,8 +121,8 @@ def refusal(key: str) -> tuple[str, str] | None:
         return f"the option is managed by laneway: {reason}", fix
     if any(part in even for part in _PARTS):
         return f"the option is forbidden: {_CODE}", "remove it"
-    if loads_code(even):
-        return f"the option is forbidden: {_CODE}", FIX
+    if _loads_code(even):
+        return f"the option is forbidden: {_CODE}", _FIX
     if not key.startswith("spark."):
         return "a Spark option starts with 'spark.'", f"write 'spark.{key[:60].strip()}', or remove it"
     return None if key == "".join(key.split()) else ("the option has spaces in its name", f"write {even[:80]}")
@@ -73,5 +134,30 @@ def value_refusal(key: str, value: str) -> tuple[str, str] | None:
     if even in _OFF and value.strip().lower() != "false":
         return f"the option must stay off: {_OFF[even]}", "remove it"
     if even.endswith("javaoptions"):
-        return java_refusal(value)
+        return _java_refusal(value)
+    return None
+
+
+def _loads_code(even: str) -> bool:
+    """Whether an option, in lower case, names code, a program or a place that these are loaded from."""
+    if even in _KEYS or even.startswith(_BEGINNINGS) or even.endswith(_ENDS):
+        return True
+    return any(even.startswith(place) and _VARIABLE.fullmatch(even[len(place) :]) for place in _ENVIRONMENTS)
+
+
+def _java_refusal(value: str) -> tuple[str, str] | None:
+    """Why Java options are not allowed and what to do; the text never shows them.
+
+    Only options that are known to be harmless pass: each release of Java has more that load code.
+    """
+    try:
+        options = shlex.split(value)
+    except ValueError:
+        return "a quote has no end", "close it"
+    if any(_SENSITIVE.search(option) for option in options):
+        why = "Java options are arguments of a process, which every user of the machine can read"
+        return f"a secret does not belong here: {why}", "use a login that needs no secret among the Java options"
+    if not all(_HARMLESS.fullmatch(option) for option in options):
+        known = "only sizes, garbage collection, time zone, network and trust stores may be set, others load code"
+        return f"the option is forbidden: {known}", _FIX
     return None

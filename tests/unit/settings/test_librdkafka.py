@@ -6,7 +6,7 @@ import pytest
 
 from laneway.errors import SettingsError
 from laneway.settings import load
-from laneway.settings._properties import FORBIDDEN, MANAGED
+from laneway.settings._librdkafka import FORBIDDEN, MANAGED
 
 
 def test_the_newer_group_protocol_leaves_times_and_assignment_to_the_broker():
