@@ -93,9 +93,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A real broker that lives as long as the test run."""
     from confluent_kafka import Producer
 
-    from laneway._kafka import Admin
     from laneway.devkit import broker
     from support.contract import Cluster
+    from support.doors import Admin
 
     with ExitStack() as stack:
         shared = getattr(request.config, "workerinput", {}).get("bootstrap")
@@ -108,7 +108,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark session that engines reuse, because starting one costs seconds."""
-    from laneway._engines.spark.session import open_session, session_conf
+    from support.doors import open_session, session_conf
 
     folder = tmp_path_factory.mktemp("spark")
     conf = session_conf("local", str(folder), ui=False, extra={"spark.sql.warehouse.dir": str(folder)})

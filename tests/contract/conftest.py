@@ -39,8 +39,8 @@ def other_cluster() -> Iterator[Cluster]:
     """A second broker, for apps that work on two clusters."""
     from confluent_kafka import Producer
 
-    from laneway._kafka import Admin
     from laneway.devkit import broker
+    from support.doors import Admin
 
     with broker.ephemeral() as running:
         options = {"bootstrap.servers": running.bootstrap}

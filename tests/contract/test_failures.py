@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from laneway import Json, Reject, Retry, RetryAfter, Skip
-from laneway._core.headers import ERROR_HEADERS
 from support.contract import Row
 from support.contract_recorder import overlaps
+from support.doors import ERROR_HEADERS
 
 if TYPE_CHECKING:
     from support.contract import World

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laneway._runtime.lifecycle import State
 from support.contract import Row
+from support.doors import State
 from support.waiting import eventually
 
 if TYPE_CHECKING:

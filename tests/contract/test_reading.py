@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laneway._kafka import group_consumer as _membership
-from laneway._runtime.configure import configured
+from support.doors import configured
+from support.doors import group_consumer as _membership
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def of_direct(world: Any, app: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str
 
 def of_spark(app: Any, settings: Any, folder: Path) -> dict[str, Any]:
     """What each task's reader is made with."""
-    from laneway._engines.spark.from_settings import streams_of
+    from support.doors import streams_of
 
     (stream,) = streams_of(configured(app, settings), settings, folder)
     return stream.consumer

@@ -8,9 +8,9 @@ import sys
 import pytest
 from typer.main import get_command
 
-from laneway.cli._main import app
+from support.doors import every_command
 
-COMMAND = get_command(app)
+COMMAND = get_command(every_command)
 
 
 def laneway(*words, cwd=None):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from laneway.cli._main import app
 from laneway.settings import load
+from support.doors import every_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = {page.name: page.read_text() for page in sorted(ROOT.glob("docs/*.md"))}
@@ -68,7 +68,7 @@ def test_a_configuration_is_valid(text, tmp_path):
 def test_a_command_exists(line):
     """The command has all options that the page uses."""
     words = shlex.split(line)[1:]
-    command = get_command(app)
+    command = get_command(every_command)
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]
     assert not hasattr(command, "commands"), f"no such command: {line}"

@@ -1,4 +1,4 @@
-"""One schedule of a retry ladder: a desk for each step, topics in memory, and crashes; a checker watches each call.
+"""One schedule of a retry ladder: the core with its steps, topics in memory, and crashes; a checker watches each call.
 
 What is promised, and checked here with books that outlive every crash:
 
@@ -22,15 +22,12 @@ from functools import partial
 from random import Random
 
 from laneway import Message, Topic
-from laneway._core.call import Call
-from laneway._core.copy_index import CopyIndex
-from laneway._core.deferred_keys import DeferredKeys
-from laneway._core.desk import Desk
 from laneway._declare.handler import Buffer, HandlerSpec
 from laneway._declare.record import Record
 from laneway._declare.retry import Retry
 from laneway.errors import CodecError, MessageTooLargeError, ProduceError, Reject, RetryAfter, Skip
-from simulation.parts import Codec, Flaw, Odd, WatchedLedger
+from simulation.adapter import CopyIndex, Core
+from simulation.parts import Codec, Flaw, Odd
 from support.core import FakeClock
 
 __all__ = ["LadderSchedule"]
@@ -263,21 +260,21 @@ class LadderSchedule:
         """Begin at the committed offsets, with nothing in memory but what the topics tell."""
         self.life = _Life()
         self.copied = [self._copies_of(step) for step in range(self.hops + 1)]
-        shared = DeferredKeys()
-        self._load(shared, 0)
-        self.desks, self.senders, self.until = [], [], {}
+        is_ordered = self.mode == "ordered" and self.order != "none"
+        self.senders, self.until = [_Sender(self, step) for step in range(self.hops + 1)], {}
+        self.core = Core(
+            self.routes,
+            lanes=self.lanes * 2,
+            senders=self.senders,
+            clock=self.clock,
+            check_finish=self._check_finish,
+            # What is left out when it is read again does not wait: it would never leave.
+            waiting={step: self.copied[step].fresh(list(self._unfinished(step))) for step in range(1, self.hops + 1)}
+            if is_ordered
+            else {},
+            is_shared=not self.is_in_rounds,
+        )
         for step in range(self.hops + 1):
-            backlog = shared
-            if self.is_in_rounds:
-                backlog = DeferredKeys()
-                self._load(backlog, step)
-            sender = _Sender(self, step)
-            desk = Desk(
-                self.routes[step], "sim", lanes=self.lanes * 2, sender=sender, clock=self.clock, backlog=backlog
-            )
-            desk.ledger = WatchedLedger(partial(self._check_finish, step))
-            self.desks.append(desk)
-            self.senders.append(sender)
             for partition, log in enumerate(self.log[step]):
                 begin = self.committed.get((step, partition), 0)
                 self.life.next[step, partition] = index = sum(entry.offset < begin for entry in log)
@@ -287,18 +284,11 @@ class LadderSchedule:
                     self.until[step, partition] = index
                 else:
                     self.until[step, partition] = 10**9
-        self.backlog = shared
 
     def _unfinished(self, step):
         for partition, log in enumerate(self.log[step]):
             begin = self.committed.get((step, partition), 0)
             yield from (entry.record(self.topics[step]) for entry in log if entry.offset >= begin)
-
-    def _load(self, backlog, above):
-        for step in range(above + 1, self.hops + 1) if self.mode == "ordered" and self.order != "none" else ():
-            # What is left out when it is read again does not wait: it would never leave.
-            records = self.copied[step].fresh(list(self._unfinished(step)))
-            backlog.load(records, step, self.routes[step].lane_key)
 
     def _copies_of(self, step):
         """As the engines do it: copies of what is not committed, on higher steps and on the error topic."""
@@ -325,7 +315,7 @@ class LadderSchedule:
     def run(self):
         """Go through the schedule to its end."""
         for _ in range(_STEPS):
-            ready = [step for step, desk in enumerate(self.desks) if desk.scheduler.ready]
+            ready = [step for step in range(self.hops + 1) if self.core.is_ready(step)]
             if ready or self.life.turns:
                 self._do_something(ready)
             elif not self._go_on():
@@ -349,23 +339,21 @@ class LadderSchedule:
             self._crash()
         else:
             self.clock.advance(rng.choice((0.0, 0.001, 0.02)))
-            for desk in self.desks:
-                desk.tick()
+            self.core.tick()
 
     def _go_on(self):
         """Nothing can be done now: go to the next thing that is due; False when there is none."""
         self.land()
-        times = [time for desk in self.desks if (time := desk.next_wake) is not None]
+        times = [] if self.core.next_wake is None else [self.core.next_wake]
         times += [time for sender in self.senders if (time := sender.next_due) is not None]
-        unread = [(step, entry.due) for (step, _), entry in self._unread() if self.desks[step].room]
+        unread = [(step, entry.due) for (step, _), entry in self._unread() if self.core.room(step)]
         times += [due for _, due in unread]
         if not times:
-            if not all(desk.is_done for desk in self.desks):
+            if not self.core.is_done:
                 raise Flaw("records are unfinished and nothing will ever happen")
             return self.is_in_rounds and self._next_round()
         self.clock.now = max(self.clock.now, min(times))
-        for desk in self.desks:
-            desk.tick()
+        self.core.tick()
         for step in sorted({step for step, due in unread if due <= self.clock.now}):
             self._fetch(step)
         return True
@@ -389,11 +377,11 @@ class LadderSchedule:
         return bool(waiting)
 
     def _fetch(self, step):
-        desk, records = self.desks[step], []
+        records = []
         unread = [
             partition for (own, partition), entry in self._unread() if own == step and entry.due <= self.clock.now
         ]
-        room = desk.room if unread else 0
+        room = self.core.room(step) if unread else 0
         self.rng.shuffle(unread)
         for partition in unread:
             log, at = self.log[step][partition], self.life.next[step, partition]
@@ -410,25 +398,24 @@ class LadderSchedule:
                     self.life.finished.add(entry)
             self.life.next[step, partition] = at
         if records:
-            desk.admit(records)
-            desk.is_closing = self.is_in_rounds and all(own != step for (own, _), _ in self._unread())
+            is_last = self.is_in_rounds and all(own != step for (own, _), _ in self._unread())
+            self.core.admit(records, step, is_last=is_last)
 
     def _take(self, step):
-        turn = self.desks[step].take()
+        turn = self.core.take(step)
         if turn is None:
             return
-        for queue in turn:
-            if queue.key is not None:
-                if (step, queue.key) in self.life.running:
-                    raise Flaw(f"{queue.key!r} is in two turns at once")
-                self.life.running.add((step, queue.key))
-                self._check_patience(step, queue)
-        self.life.turns.append((step, turn))
+        for part in turn.parts:
+            if part.key is not None:
+                if (step, part.key) in self.life.running:
+                    raise Flaw(f"{part.key!r} is in two turns at once")
+                self.life.running.add((step, part.key))
+                self._check_patience(step, part)
+        self.life.turns.append(turn)
 
     def _commit(self, step):
-        desk = self.desks[step]
         for partition, log in enumerate(self.log[step]):
-            unfinished = desk.ledger.unfinished(partition)
+            unfinished = self.core.unfinished(partition, step)
             index = self.life.next[step, partition]
             before = self.committed.get((step, partition), 0)
             offset = unfinished[0] if unfinished else max(before, log[index - 1].offset + 1 if index else 0)
@@ -442,47 +429,48 @@ class LadderSchedule:
     # Calls
 
     def _settle(self):
-        step, turn = self.life.turns.pop(self.rng.randrange(len(self.life.turns)))
+        turn = self.life.turns.pop(self.rng.randrange(len(self.life.turns)))
+        step = turn.step
         self._note_mates(step, turn)
-        result = (self._single if self.kind == "single" else self._batch)(step, turn)
+        report = (self._single if self.kind == "single" else self._batch)(step, turn)
         if self.kind == "unique":
             self._supersede(step, turn)
-        for queue in turn:
-            self.life.running.discard((step, queue.key))
-        self.desks[step].settle(turn, result)
+        for part in turn.parts:
+            self.life.running.discard((step, part.key))
+        self.core.settle(turn, report)
 
     def _single(self, step, turn):
-        result = Call(self.routes[step], self.clock).single(turn)
-        for record, error in result.failures.values():
+        report = self.core.run(turn)
+        for record, error in report.errors:
             if isinstance(error, Flaw):
                 raise error
             if isinstance(error, (CodecError, Odd)):
                 self._book(step, record)
-        return result
+        return report
 
     def _batch(self, step, turn):
-        for queue in turn:
-            for record in queue.work() if self.kind == "batch" else queue.work()[-1:]:
+        for part in turn.parts:
+            for record in part.records if self.kind == "batch" else part.records[-1:]:
                 if self.plan[self._entry(step, record).origin].kind in ("bad", "odd"):
                     self._book(step, record)
-        result = Call(self.routes[step], self.clock).batch(turn)
-        for _, _, error in result.members:
+        report = self.core.run(turn)
+        for _, error in report.errors:
             if isinstance(error, Flaw):
                 raise error
         if self.mode == "ordered" and self.kind == "batch":
-            self._keep_in_order([self._entry(step, record) for queue in turn for record in queue.work()])
-        return result
+            self._keep_in_order([self._entry(step, record) for record in turn.records])
+        return report
 
     def _note_mates(self, step, turn):
-        for queue in turn:
-            entries = [self._entry(step, record) for record in queue.work()]
+        for part in turn.parts:
+            entries = [self._entry(step, record) for record in part.records]
             mates = {entry.origin for entry in entries} if self.kind != "single" else ()
             self.life.mates.update(dict.fromkeys(entries, mates))
 
     def _supersede(self, step, turn):
         """What becomes of the newest record of a key becomes of the older ones in the same call."""
-        for queue in turn:
-            *older, newest = [self._entry(step, record) for record in queue.work()]
+        for part in turn.parts:
+            *older, newest = [self._entry(step, record) for record in part.records]
             fate = self.life.fate.get(newest)
             for entry in older if fate else ():
                 self.life.fate[entry] = "superseded"
@@ -526,9 +514,9 @@ class LadderSchedule:
             if self.mode == "ordered" or (earlier not in self.deferred and earlier not in self.life.leaving):
                 raise Flaw(f"{entry} is called before {earlier} has ended")
 
-    def _check_patience(self, step, queue):
+    def _check_patience(self, step, part):
         """A copy that cannot be written holds up its key."""
-        for record in queue.work() if not step else ():
+        for record in part.records if not step else ():
             entry = self._entry(step, record)
             for earlier in self.line.get(self._key(entry), ()):
                 since = self.life.leaving.get(earlier, self.clock.now)
@@ -727,7 +715,7 @@ class LadderSchedule:
 
     # Ends
 
-    def _check_finish(self, step, place):
+    def _check_finish(self, step, *place):
         life = self.life
         entry = life.entries[step, *place]
         if entry in life.finished:
@@ -748,21 +736,21 @@ class LadderSchedule:
         life.open[name].remove(entry)
 
     def _check_end(self):
-        for step, desk in enumerate(self.desks):
+        for step in range(self.hops + 1):
             self._commit(step)
-            desk.close()
             for partition, log in enumerate(self.log[step]):
                 if log and self.committed[step, partition] <= log[-1].offset:
                     raise Flaw(f"{log[-1]} is never committed")
+        tallies = self.core.close()
         lost = self.plan.keys() - self.ended
         if lost:
             raise Flaw(f"{sorted(lost)} never ended")
-        if not self.is_in_rounds and len(self.backlog):
+        if self.core.waiting_keys:
             raise Flaw("keys wait on retry topics for records that are not there")
         if self.mode == "ordered" and self.is_in_rounds and self.kind != "batch" and not self.knows_copies:
             self._check_last_ends()
         if self.is_without_crash:
-            self._check_tallies()
+            self._check_tallies(tallies)
 
     def _check_last_ends(self):
         last = {origin: number for number, origin in enumerate(self.ends)}
@@ -775,15 +763,15 @@ class LadderSchedule:
             if numbers != sorted(numbers):
                 raise Flaw(f"the last ends of {line} are in another order")
 
-    def _check_tallies(self):
+    def _check_tallies(self, tallies):
         if self.is_in_rounds:
             return
-        total = {name: sum(getattr(desk.tally, name) for desk in self.desks) for name in ("read", "deferred", "parked")}
+        total = {name: sum(getattr(tally, name) for tally in tallies) for name in ("read", "deferred", "parked")}
         copies = sum(len(log) for logs in self.log[1:] for log in logs)
         expected = {"read": len(self.plan) + copies, "deferred": copies, "parked": len(self.parked)}
         if not self.may_land_unseen and total != expected:
             raise Flaw(f"the tallies say {total}, it was {expected}")
-        if sum(desk.tally.undelivered for desk in self.desks) != self.failed_tries:
+        if sum(tally.undelivered for tally in tallies) != self.failed_tries:
             raise Flaw("failed tries are miscounted")
-        if any(desk.tally.invalid_headers or desk.tally.early_due for desk in self.desks):
+        if any(tally.invalid_headers or tally.early_due for tally in tallies):
             raise Flaw("a copy that laneway wrote has invalid headers or is early due")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from laneway._core.ledger import Ledger
 from laneway.errors import CodecError
 
-__all__ = ["Codec", "Flaw", "Odd", "WatchedLedger"]
+__all__ = ["Codec", "Flaw", "Odd"]
 
 
 class Flaw(AssertionError):  # noqa: N818 - what it is called everywhere here
@@ -28,23 +27,3 @@ class Codec:
         if data.startswith(b"?"):
             raise Odd("planted")
         return data
-
-
-class WatchedLedger(Ledger):
-    """Tells the checker of each finish before it is booked."""
-
-    __slots__ = ("_check",)
-
-    def __init__(self, check):
-        super().__init__()
-        self._check = check
-
-    def finish_all(self, places):
-        places = list(places)
-        for place in places:
-            self._check(place)
-        super().finish_all(places)
-
-    def finish(self, partition, offset):
-        self._check((partition, offset))
-        super().finish(partition, offset)

@@ -1,4 +1,4 @@
-"""One schedule: a desk, a source, lanes and a sender that behave at random, and a checker that watches each step.
+"""One schedule: the core, a source, lanes and a sender that behave at random, and a checker that watches each step.
 
 Everything a schedule does follows from its seed. The checker keeps its own books and never asks the code under test
 what ought to be true.
@@ -12,15 +12,13 @@ from datetime import timedelta
 from random import Random
 
 from laneway import Batch, Message, Topic
-from laneway._core.call import Call
-from laneway._core.desk import Desk
-from laneway._core.result import Result
 from laneway._declare.handler import Buffer, HandlerSpec
 from laneway._declare.record import Record
 from laneway._declare.retry import Retry
 from laneway.errors import CodecError, MessageTooLargeError, ProduceError, Reject, RetryAfter, Skip
+from simulation.adapter import Core
 from simulation.ladder import LadderSchedule
-from simulation.parts import Codec, Flaw, Odd, WatchedLedger
+from simulation.parts import Codec, Flaw, Odd
 from support.core import FakeClock
 
 __all__ = ["LADDERS", "simulate"]
@@ -93,7 +91,7 @@ class Simulation:
         self.most_size = rng.choice((40, 10_000))
         self.lanes = rng.randint(2, 6)
         self.strict = rng.choice((1, 2)) if not self.is_batch and rng.random() < 0.25 else None
-        self.route = HandlerSpec(
+        route = HandlerSpec(
             "handle",
             Topic("in", Codec()),
             self._handle_batch if self.is_batch else self._handle,
@@ -105,16 +103,19 @@ class Simulation:
             retry=Retry(self.attempts, f"{self.backoff}s", "0.5s", jitter=0),
             buffer=Buffer(max(5, self.most_records), self.most_size),
         )
-        self.most_records = self.route.buffer.records
+        self.most_records = route.buffer.records
         self.out_topic = Topic("out")
         self.sender = _Sender(self)
-        self.desk = Desk(
-            self.route, "sim", lanes=self.lanes, sender=self.sender, clock=self.clock, per_partition=self.strict
+        if self.is_batch and rng.random() < 0.3:
+            route = replace(route, function=self._handle_batch_async)
+        self.core = Core(
+            [route],
+            lanes=self.lanes,
+            senders=[self.sender],
+            clock=self.clock,
+            check_finish=self._check_finish,
+            per_partition=self.strict,
         )
-        self.desk.ledger = WatchedLedger(self._check_finish)
-        self.is_async = self.is_batch and rng.random() < 0.3
-        called = replace(self.route, function=self._handle_batch_async) if self.is_async else self.route
-        self.call = Call(called, self.clock)
         self.is_sliced = rng.random() < 0.5
         self._make_source()
         self._open_books()
@@ -167,22 +168,22 @@ class Simulation:
 
     def run(self):
         """Go through the schedule to its end."""
-        rng, desk = self.rng, self.desk
+        rng, core = self.rng, self.core
         for _ in range(_STEPS):
             draw = rng.random()
             if draw < 0.2 and self.source:
                 self._fetch()
-            elif draw < 0.25 or (draw < 0.55 and desk.scheduler.ready):
+            elif draw < 0.25 or (draw < 0.55 and core.is_ready()):
                 self._take()
                 continue  # it ends nothing
             elif draw < 0.8 and self.turns:
                 self._settle()
             else:
                 self.clock.advance(rng.choice((0.0, 0.001, 0.02)))
-                desk.tick()
+                core.tick()
             self._check_commits()
-            if not self.turns and not desk.scheduler.ready:
-                if not self.source and desk.is_done:
+            if not self.turns and not core.is_ready():
+                if not self.source and core.is_done:
                     break
                 self._let_time_pass()
         else:
@@ -191,16 +192,16 @@ class Simulation:
 
     def _let_time_pass(self):
         """Nothing can be done now: go to the next thing that is due."""
-        if self.source and self.desk.room:
+        if self.source and self.core.room():
             return
-        times = [time for time in (self.desk.next_wake, self.sender.next_due) if time is not None]
+        times = [time for time in (self.core.next_wake, self.sender.next_due) if time is not None]
         if not times:
             raise Flaw("records are unfinished and nothing will ever happen")
         self.clock.now = max(self.clock.now, min(times))
-        self.desk.tick()
+        self.core.tick()
 
     def _fetch(self):
-        room = self.desk.room
+        room = self.core.room()
         if not room:
             return
         if self.held >= self.most_size:
@@ -216,10 +217,9 @@ class Simulation:
             self.held += record.size
             if (key := self._key(record)) is not None:
                 self.line.setdefault(key, []).append(place)
-        self.desk.admit(records)
+        self.core.admit(records, is_last=not self.source)
         if len(self.records) - len(self.finished) > self.most_records:
             raise Flaw("more records in memory than the buffer allows")
-        self.desk.is_closing = not self.source
 
     def _key(self, record):
         if self.order == "key":
@@ -227,73 +227,42 @@ class Simulation:
         return record.partition if self.order == "partition" else None
 
     def _take(self):
-        desk = self.desk
-        may = desk.scheduler.ready and len(self.turns) < self.lanes
-        turn = desk.take()
+        may = self.core.is_ready() and len(self.turns) < self.lanes
+        turn = self.core.take()
         if turn is None:
             if may and not self.is_batch and not self.strict:
                 raise Flaw("a lane is free and a record is ready, yet there is no turn")
             return
         if not may:
             raise Flaw("a turn without a free lane or a ready record")
-        for queue in turn:
-            key = queue.key
+        for key, _, _ in turn.parts:
             if key is None:
                 continue
             if key in self.running:
                 raise Flaw(f"{key!r} is in two turns at once")
             self.running.add(key)
-        if self.strict and sum(other[0].lane == turn[0].lane for other in self.turns) >= self.strict:
+        if self.strict and sum(other.parts[0].lane == turn.parts[0].lane for other in self.turns) >= self.strict:
             raise Flaw("a partition uses more lanes than it has")
         self.turns.append(turn)
 
     def _settle(self):
         turn = self.turns.pop(self.rng.randrange(len(self.turns)))
         if self.is_batch:
-            result = self._batch(turn)
+            report = self._batch(turn)
         elif self.is_sliced:
-            result = self._sliced(turn)
+            report = self.core.run_partly(
+                turn, stops=lambda: self.rng.random() < 0.3, seconds=lambda: self.rng.choice((0.0, 0.0001, 0.01))
+            )
         else:
-            result = self.call.single(turn)
-            for record, error in result.failures.values():
-                if isinstance(error, Flaw):
-                    raise error
-                if isinstance(error, (CodecError, Odd)):
-                    self._book_call(record)
-        for queue in turn:
-            self.running.discard(queue.key)
-        self.desk.settle(turn, result)
-
-    def _sliced(self, turn):
-        """As `Call.single`, but it may end after any queue."""
-        result = Result()
-        for index, queue in enumerate(turn):
-            done = 0
-            for record in queue.work():
-                result.calls += 1
-                try:
-                    if record.raw is not None:
-                        self.route.topic.value.decode(record.raw)
-                    answer = self._handle(record)
-                    if answer is None:
-                        result.finished.append(record)
-                    else:
-                        result.outputs.append(((record,), self.call._posted(answer)))
-                except Skip:
-                    result.skipped.append(record)
-                except Exception as error:
-                    if isinstance(error, Flaw):
-                        raise
-                    if isinstance(error, (CodecError, Odd)):
-                        self._book_call(record)
-                    result.failures[index] = (record, error)
-                    break
-                done += 1
-            result.done.append(done)
-            if self.rng.random() < 0.3:
-                break
-        result.seconds = self.rng.choice((0.0, 0.0001, 0.01))
-        return result
+            report = self.core.run(turn)
+        for record, error in report.errors:
+            if isinstance(error, Flaw):
+                raise error
+            if isinstance(error, (CodecError, Odd)) and not self.is_batch:
+                self._book_call(record)
+        for part in turn.parts:
+            self.running.discard(part.key)
+        self.core.settle(turn, report)
 
     def _begin(self, record):
         """A call of the handler begins: is it this record's turn?"""
@@ -390,7 +359,7 @@ class Simulation:
         ]
 
     def _batch(self, turn):
-        tried = [record for queue in turn for record in queue.work()]
+        tried = turn.records
         self._check_batch_order(tried)
         self._decodable, self._is_called = [], False
         for record in tried:
@@ -403,22 +372,13 @@ class Simulation:
                 self._fail(record)
             else:
                 self._decodable.append(record)
-        result = self._called(turn)
-        for _, _, error in result.members:
+        report = self.core.run(turn)
+        for _, error in report.errors:
             if isinstance(error, Flaw):
                 raise error
         if self._is_called != bool(self._decodable):
             raise Flaw("a batch handler is called when there is something to call it with")
-        return result
-
-    def _called(self, turn):
-        if not self.is_async:
-            return self.call.batch(turn)
-        try:
-            self.call.batch_async(turn).send(None)
-        except StopIteration as end:
-            return end.value
-        raise Flaw("an async batch waits for nothing")
+        return report
 
     def _check_batch_order(self, records):
         """A key's members are those that are next in its line. A retried one has stayed at the head of it."""
@@ -587,7 +547,7 @@ class Simulation:
                 if others is letters:
                     self.durable.add(other)
 
-    def _check_finish(self, place):
+    def _check_finish(self, _step, *place):
         if place in self.finished:
             raise Flaw(f"{place} is finished twice")
         if place not in self.durable:
@@ -602,7 +562,7 @@ class Simulation:
                 low += 1
             self.low[partition] = low
             bound = offsets[low] if low < len(offsets) else offsets[-1] + 1
-            committable = self.desk.ledger.committable(partition)
+            committable = self.core.committable(partition)
             if committable > bound:
                 raise Flaw(f"partition {partition}: {committable} could be committed, {bound} is unfinished")
             if committable < self.committed.get(partition, 0):
@@ -610,7 +570,7 @@ class Simulation:
             self.committed[partition] = committable
 
     def _check_end(self):
-        desk, fates = self.desk, list(self.fate.values())
+        core, fates = self.core, list(self.fate.values())
         if not self.finished == set(self.records) == set(self.plan):
             raise Flaw(f"never finished: {sorted(set(self.plan) - self.finished)}")
         for place, fate in self.fate.items():
@@ -618,9 +578,9 @@ class Simulation:
                 raise Flaw(f"{place} is {fate} and has {self.copies.get(place, 0)} copies on the error topic")
         if self.orphans:
             raise Flaw(f"messages were never sent: {self.orphans}")
-        if desk.outbox.pending or desk.outbox.size or not desk.is_done or desk.scheduler.size:
+        if not core.is_empty:
             raise Flaw("something is left in memory")
-        tally = desk.close()
+        [tally] = core.close()
         expected = (len(fates), *map(fates.count, ("handled", "skipped", "parked")), self.retried, self.produced)
         actual = (tally.read, tally.handled, tally.skipped, tally.parked, tally.retried, tally.produced)
         if expected != actual:
@@ -628,7 +588,7 @@ class Simulation:
         if (len(fates), self.sender.failed) != (sum(tally.latency.values()), tally.undelivered):
             raise Flaw("latencies or failed tries are miscounted")
         for partition, offsets in self.seen.items():
-            if desk.ledger.committable(partition) != offsets[-1] + 1:
+            if core.committable(partition) != offsets[-1] + 1:
                 raise Flaw(f"partition {partition} is not committable to its end")
 
 

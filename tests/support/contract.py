@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laneway import Codec, Record
-    from laneway._declare.record import Headers
-    from laneway._kafka import Admin
     from laneway.observe import Tally
     from laneway.settings import Settings
+    from support.doors import Admin, Headers
 
 __all__ = ["Cluster", "DirectWorld", "FakeWorld", "Row", "SparkWorld", "World", "values_by_key"]
 
@@ -263,7 +262,7 @@ class _RealWorld(_Base):
             watcher.join()
 
     def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
-        from laneway._kafka import AssignedConsumer, OffsetRange
+        from support.doors import AssignedConsumer, OffsetRange
 
         name = topic if isinstance(topic, str) else topic.name
         admin = self._cluster.admin

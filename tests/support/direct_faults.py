@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from confluent_kafka import KafkaException
 
-from laneway import App, Topic
-from laneway._engines.direct import DirectEngine
+from laneway import App, DirectEngine, Topic
 from laneway.settings import load
 from support.fault_scene import FaultScene
 from support.waiting import eventually
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import ConsumerGroupType
 
-    from laneway._runtime.lifecycle import State
-    from laneway._runtime.report import RunReport
+    from support.doors import RunReport, State
     from support.processes import LanewayRun
 
 __all__ = ["DirectFaultScene", "EngineThread", "cpu_share", "told"]

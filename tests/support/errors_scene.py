@@ -13,18 +13,17 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from laneway._core.headers import Failure, parked_headers
-from laneway._declare.record import Record
-from laneway._kafka import AssignedConsumer, BrokerUnavailableError, GroupOffsets, OffsetRange
+from laneway import Record
 from laneway.cli import main
+from support.doors import AssignedConsumer, BrokerUnavailableError, Failure, GroupOffsets, OffsetRange, parked_headers
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from laneway._declare.record import Headers
     from support.contract import Cluster
+    from support.doors import Headers
 
 __all__ = ["Done", "ErrorScene", "Row"]
 

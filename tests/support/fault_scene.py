@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from laneway._kafka import BrokerUnavailableError
 from laneway.devkit.history import check, read_history
+from support.doors import BrokerUnavailableError
 from support.spark_scene import Scene
 from support.waiting import eventually
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from laneway._declare.record import Record
+from laneway import Record
 from laneway.admin import ErrorTopic, OpenRange, ParkedRecord
 from laneway.settings import load
 

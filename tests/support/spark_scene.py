@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from laneway._declare.topic_names import error_topic_name
-from laneway._kafka import Admin, AssignedConsumer, BrokerUnavailableError, OffsetRange
 from laneway.devkit.history import check, read_history
+from support.doors import Admin, AssignedConsumer, BrokerUnavailableError, OffsetRange, error_topic_name
 from support.processes import LanewayRun
 from support.waiting import eventually
 
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from laneway._declare.record import Headers, Record
+    from laneway import Record
     from laneway.devkit.history import Event, Verdict
+    from support.doors import Headers
 
 __all__ = ["Scene"]
 

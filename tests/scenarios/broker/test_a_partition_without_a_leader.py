@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laneway._kafka import Admin, BrokerUnavailableError, produce_many
 from laneway.devkit.broker import ephemeral
+from support.doors import Admin, BrokerUnavailableError, produce_many
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(180)]

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Producer
 
-from laneway._kafka import Admin
 from laneway.devkit import broker
 from laneway.devkit.broker import HOST
+from support.doors import Admin
 from support.proxy import Proxy
 from support.waiting import eventually
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from laneway.devkit.broker._process import wait_over
+from support.doors import wait_over
 
 pytestmark = pytest.mark.broker
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from laneway._core.finished_map import MOST, decode_finished
 from support.direct_app import BLOCKED
+from support.doors import MOST, decode_finished
 
 if TYPE_CHECKING:
     from support.direct_scene import DirectScene, Place

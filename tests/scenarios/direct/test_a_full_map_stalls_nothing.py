@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway._core.finished_map import decode_finished
 from support.direct_app import BLOCKED
+from support.doors import decode_finished
 
 if TYPE_CHECKING:
     from support.direct_scene import DirectScene, Place

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from laneway import App, DirectEngine, Topic
-from laneway._runtime.lifecycle import State
 from laneway.settings import load
+from support.doors import State
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.broker]

@@ -11,16 +11,15 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from laneway import App, Topic
-from laneway._engines.direct.crew import Crew
-from laneway._kafka import FencedError, GroupConsumer
 from laneway.settings import load
+from support.doors import Crew, FencedError, GroupConsumer
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laneway._kafka import OffsetAndMetadata, Place
     from support.direct_scene import DirectScene
+    from support.doors import OffsetAndMetadata, Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 

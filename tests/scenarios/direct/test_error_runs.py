@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laneway import DirectEngine
-from laneway._kafka import BrokerUnavailableError, GroupOffsets
-from laneway._runtime.lifecycle import State
 from laneway.devkit.history import check
 from laneway.settings import load
 from support.contract import DirectWorld, Row
 from support.contract_recorder import overlaps
 from support.direct_errors_app import every
+from support.doors import BrokerUnavailableError, GroupOffsets, State
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laneway import App, Record
-    from laneway._runtime.report import RunReport
     from support.contract import Cluster
     from support.direct_scene import DirectScene, Place
+    from support.doors import RunReport
     from support.processes import LanewayRun
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

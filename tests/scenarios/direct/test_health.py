@@ -16,11 +16,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from laneway import App, Breaker, DirectEngine, Topic
-from laneway._declare.health import Level
-from laneway._kafka import Admin, produce_many
-from laneway._runtime.lifecycle import State
 from laneway.devkit import broker
 from laneway.settings import load
+from support.doors import Admin, Level, State, produce_many
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

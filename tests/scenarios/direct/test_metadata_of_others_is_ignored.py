@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway._core.finished_map import MOST, encode_finished
+from support.doors import MOST, encode_finished
 
 if TYPE_CHECKING:
     from support.direct_scene import DirectScene

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from laneway._kafka import GroupOffsets
 from laneway.errors import AdminError
+from support.doors import GroupOffsets
 from support.errors_scene import Row
 from support.waiting import eventually
 

@@ -32,7 +32,9 @@ def test_the_options_of_the_page_exist():
     """No option is named that the commands do not have."""
     from typer.main import get_command
 
-    from laneway.cli._errors import app
+    from support.doors import error_commands
 
-    known = {name for each in get_command(app).commands.values() for option in each.params for name in option.opts}
+    known = {
+        name for each in get_command(error_commands).commands.values() for option in each.params for name in option.opts
+    }
     assert {option for option in re.findall(r"`(--[a-z-]+)", PAGE) if option not in known} == set()

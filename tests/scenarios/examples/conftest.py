@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from laneway._kafka import AssignedConsumer, OffsetRange
+from support.doors import AssignedConsumer, OffsetRange
 from support.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laneway._core.headers import ERROR_HEADERS
+from support.doors import ERROR_HEADERS
 
 if TYPE_CHECKING:
-    from laneway._declare.record import Record
+    from laneway import Record
     from support.spark_scene import Scene
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]

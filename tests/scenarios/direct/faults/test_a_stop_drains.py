@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway._runtime.lifecycle import State
 from laneway.devkit.history import check
 from support.direct_faults import EngineThread
+from support.doors import State
 from support.waiting import eventually
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from laneway._kafka import BrokerUnavailableError
 from support.direct_scene import QUICK
+from support.doors import BrokerUnavailableError
 from support.fault_scene import FaultScene
 from support.waiting import eventually
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import ConsumerGroupType
 
-from laneway._runtime.lifecycle import State
 from laneway.devkit.history import Recorder
 from support.direct_faults import EngineThread
+from support.doors import State
 from support.waiting import eventually
 
 if TYPE_CHECKING:
