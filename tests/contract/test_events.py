@@ -135,7 +135,7 @@ def test_a_breaker_tells_when_it_opens_and_closes(world: World) -> None:
     assert 0.29 < closed.open_for.total_seconds() < 30
 
 
-def test_a_subscriber_that_raises_harms_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_subscriber_that_raises_harms_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """The run goes on, others are told, and each failure is one line."""
     app, topic, told = world.app(), world.topic(1), []
 
@@ -152,8 +152,8 @@ def test_a_subscriber_that_raises_harms_nothing(world: World, capsys: pytest.Cap
     tally = world.run(app)
 
     assert (tally.parked, [event.offset for event in told]) == (2, [0, 1])
-    lines = [line for line in capsys.readouterr().err.splitlines() if "subscriber" in line]
-    assert lines[0] == "laneway: subscriber 'broken' failed on RecordParked: LookupError: nobody there"
+    lines = [line for line in caplog.messages if "subscriber" in line]
+    assert lines[0] == "subscriber 'broken' failed on RecordParked: LookupError: nobody there"
     assert len(lines) >= 3
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.interceptors import is_async, name_of
 from laneway.errors import DeclarationError, text_of
 from laneway.events import EVENTS
+from laneway.observe import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from laneway.events import Event
 
 __all__ = ["Subscribers"]
+
+_LOG = logger("events")
 
 
 class Subscribers:
@@ -64,9 +66,5 @@ class Subscribers:
         try:
             function(event)
         except Exception as error:  # noqa: BLE001 - user code
-            what = f"subscriber {name_of(function)!r} failed on {type(event).__name__}"
-            sys.stderr.write(f"laneway: {what}: {_one_line(error)}\n")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {text_of(error)}".split())
+            reason = " ".join(f"{type(error).__name__}: {text_of(error)}".split())
+            _LOG.error("subscriber %r failed on %s: %s", name_of(function), type(event).__name__, reason)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +13,8 @@ from laneway.cli._config import ConfigOption, ProfileOption
 from laneway.cli._errors_view import as_json, page
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from laneway.admin import ErrorTopic, Filter
     from laneway.cli._errors_carry import Wish
 
@@ -231,17 +231,13 @@ def _topics(
     from laneway._runtime.configure import cluster_of, configured
     from laneway.admin import error_topics_of
     from laneway.cli._errors_carry import refuse
+    from laneway.cli._run import loaded
     from laneway.cli._target import find_app
-    from laneway.settings import load
 
     for output in (sys.stdout, sys.stderr):
         if hasattr(output, "reconfigure"):
             output.reconfigure(errors="backslashreplace")  # a record's text may be more than the terminal can write
-    path = config or (Path("laneway.yaml") if Path("laneway.yaml").exists() else None)
-    overrides = {} if brokers is None else {"brokers": brokers}
-    settings = load(path, profile=profile, environ=os.environ, overrides=overrides)
-    for warning in settings.warnings:
-        typer.secho(f"warning: {warning}", fg=typer.colors.YELLOW, err=True)
+    settings = loaded(config, profile, {"brokers": brokers})
     app = configured(find_app(target), settings)
     topics = error_topics_of(app, lambda route: settings.cluster(cluster_of(route, settings)))
     if not topics:

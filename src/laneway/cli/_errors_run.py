@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from laneway.cli._config import ConfigOption, ProfileOption
+from laneway.cli._logging import LogFormatOption, LogLevelOption
 from laneway.cli._run import EngineOption
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ __all__ = ["run"]
 
 Config = ConfigOption
 Engine = EngineOption
+LogFormat = LogFormatOption
+LogLevel = LogLevelOption
 Profile = ProfileOption
 
 
@@ -46,7 +49,9 @@ def run(
     config: Config = None,
     profile: Profile = "default",
     brokers: Annotated[str | None, typer.Option(help="Kafka bootstrap servers, over the configuration.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless something is wrong.")] = False,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
 ) -> None:
     """Run once over the parked records of an app, as its error consumer would on its schedule.
 
@@ -63,12 +68,14 @@ def run(
         config,
         profile,
         {
-            "engine": engine and engine.value,
+            "engine": engine,
+            "log_format": log_format,
+            "log_level": log_level,
             "spark.master": master,
             "brokers": brokers,
             "errors.max_errors": max_errors,
             "errors.stop_when_new": stop_when_new,
-            "errors.action": None if action is None else action.value,
+            "errors.action": action,
         },
     )
     app = find_app(target)

@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from laneway.cli import _bench, _config, _demo, _doctor, _errors, _kafka, _run, _setup, _why
+from laneway.cli._logging import log_lines
 from laneway.cli._target import TargetError
 from laneway.errors import DeclarationError, LanewayError, SettingsError
 
@@ -49,7 +50,8 @@ def _options(
 def main() -> NoReturn:
     """Run the command and exit: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped by force."""
     try:
-        app()
+        with log_lines():
+            app()
     except (SettingsError, TargetError, DeclarationError) as error:
         sys.exit(_say(error, 2))
     except LanewayError as error:

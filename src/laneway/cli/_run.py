@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laneway.cli._logging import LogFormatOption, LogLevelOption, configure_logging
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,7 +49,9 @@ def run(
         str | None, typer.Option(help="Where Spark keeps its offsets; without one the group's offsets count.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Handle what waits, then stop.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless something is wrong.")] = False,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Run the handlers of an app until a stop signal.
 
@@ -58,7 +62,7 @@ def run(
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
 
-    overrides = {"engine": engine and engine.value, "brokers": brokers}
+    overrides = {"engine": engine, "brokers": brokers, "log_format": log_format, "log_level": log_level}
     settings = loaded(config, profile, overrides | {"spark.master": master, "spark.checkpoint": checkpoint})
     app = find_app(target)
     view = RunView(
@@ -85,14 +89,16 @@ def where(settings: Settings) -> str:
 
 
 def loaded(config: Path | None, profile: str, overrides: Mapping[str, object]) -> Settings:
-    """The settings of a file, ``laneway.yaml`` by default, of the environment and of flags; what is risky is told."""
+    """The settings of a file, ``laneway.yaml`` by default, of the environment and of flags; logs what is risky."""
+    from laneway.observe import logger
     from laneway.settings import load
 
     path = config or (Path("laneway.yaml") if Path("laneway.yaml").exists() else None)
     given = {key: value for key, value in overrides.items() if value is not None}
     settings = load(path, profile=profile, environ=os.environ, overrides=given)
+    configure_logging(settings.log_level, settings.log_format)
     for warning in settings.warnings:
-        typer.secho(f"warning: {warning}", fg=typer.colors.YELLOW, err=True)
+        logger("settings").warning("%s", warning)
     return settings
 
 

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from laneway._declare.app import App
+from laneway.cli._logging import user_may_configure
 from laneway.errors import DeclarationError, LanewayError
 
 __all__ = ["TargetError", "find_app"]
@@ -29,7 +30,8 @@ def find_app(target: str) -> App:
         hint = Path(name).with_suffix("").as_posix().replace("/", ".") if name else "billing"
         raise TargetError(f"{target!r} is not an app: write module:app, for example {hint}:app")
     sys.path.insert(0, str(Path.cwd()))
-    module = _import(name)
+    with user_may_configure():
+        module = _import(name)
     found = getattr(module, attribute or "app", None)
     if isinstance(found, App):
         return found

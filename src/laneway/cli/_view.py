@@ -71,7 +71,13 @@ class RunView:
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(self._panel(), console=Console(file=self.output), refresh_per_second=8, transient=True)
+            self._live = Live(
+                self._panel(),
+                console=Console(file=self.output),
+                refresh_per_second=8,
+                transient=True,
+                redirect_stderr=sys.stderr.isatty(),  # log lines appear above the panel, unless stderr is a file
+            )
             self._live.start()
             self._begin(self._refresh)
         if self.lag is not None and not self.quiet:

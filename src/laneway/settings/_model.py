@@ -293,6 +293,14 @@ class Settings(BaseModel):
         description="Whether error and retry topics that are missing or were deleted are created, at the start and"
         " while an app runs, and retry topics grow with their source. False waits for them and says so.",
     )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Word] = Field(
+        default="info",
+        description="The level of laneway's own log lines, in commands. Other loggers show warnings and errors. A"
+        " program of your own configures `logging` itself.",
+    )
+    log_format: Annotated[Literal["text", "json"], Word] = Field(
+        default="text", description="How commands write log lines to stderr: as text, or one JSON object per line."
+    )
     default_cluster: Name = Field(
         default="main",
         alias="cluster",
