@@ -14,13 +14,11 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import figures
 from machine import machine, tempo
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SPARK = (
     ["w1"],
@@ -28,7 +26,7 @@ SPARK = (
     ["w2"],
     ["w2", "--handler", "async"],
     ["w2", "--handler", "columnar"],
-    ["w2", "--engine", "spark-connector"],
+    ["connector"],
     ["w3"],
     ["w4"],
     ["w6", "--lanes", "20"],
@@ -76,7 +74,7 @@ def measure(engine: str, wanted: set[str], folder: Path = figures.RESULTS, repea
     # What is not measured now is carried on from the newest file, with the day it has.
     kept = figures.read(figures.newest(engine, folder))
     facts, failed = machine(), []
-    order = [" ".join(["laneway bench", *arguments]) for arguments in RUNS[engine]]
+    order = [words_of(arguments) for arguments in RUNS[engine]]
     for arguments, command in zip(RUNS[engine], order, strict=True):
         if wanted and arguments[0] not in wanted:
             continue
@@ -94,6 +92,11 @@ def measure(engine: str, wanted: set[str], folder: Path = figures.RESULTS, repea
     return failed
 
 
+def words_of(arguments: list[str]) -> str:
+    """What measures this, as a reader types it."""
+    return "python bench/connector.py" if arguments == ["connector"] else " ".join(["laneway bench", *arguments])
+
+
 def best_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The fastest run, or at a given rate the one with the lowest latency, with the figures of all when there are more.
 
@@ -109,10 +112,12 @@ def best_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def run(arguments: list[str]) -> dict[str, Any] | None:
-    """One run of `laneway bench`: its figures, the load before it and when it was; none if it failed."""
+    """One run of a workload: its figures, the load before it and when it was; none if it failed."""
     about = {"load_before": round(os.getloadavg()[0], 2), "measured": time.strftime("%Y-%m-%d %H:%M")}
     before = tempo()
     command = [sys.executable, "-m", "laneway.cli", "bench", *arguments, "--json"]
+    if arguments == ["connector"]:
+        command = [sys.executable, str(Path(__file__).with_name("connector.py"))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr.splitlines()[-1] if done.stderr else "failed", file=sys.stderr)

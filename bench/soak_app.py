@@ -17,10 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))  # the recorder of ownerships lives there
+
 from laneway import App, DirectEngine, Record, Reject, Retry, Topic
-from laneway.devkit.history import OwnershipRecorder, Recorder
+from laneway.devkit.history import Recorder
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 from laneway.settings import load
+from support.ownership import OwnershipRecorder
 
 history = Path(os.environ["SOAK_HISTORY"])
 is_failing, is_slow = bool(os.environ.get("SOAK_FAILING")), bool(os.environ.get("SOAK_SLOW"))

@@ -46,7 +46,7 @@ HEADLINE = (
     ("records/s, handler does nothing", "w2"),
     ("latency at 2,000 records/s, p50 / p99", "w4"),
 )
-CONNECTOR = "w2 --engine spark-connector"
+CONNECTOR = "python bench/connector.py"
 CHECKS = ("lost", "duplicates", "inversions", "overlaps")
 NAMES = {"spark": "on Spark", "direct": "with the direct engine"}
 

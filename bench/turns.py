@@ -32,7 +32,7 @@ def main() -> None:
     trees = {"other": asked.other.resolve(), "this": HERE}
     for engine in asked.engine or sorted(workloads.RUNS):
         for arguments in workloads.RUNS[engine]:
-            if "spark-connector" in arguments or (asked.named and arguments[0] not in asked.named):
+            if arguments == ["connector"] or (asked.named and arguments[0] not in asked.named):
                 continue
             report(f"{engine} {' '.join(arguments)}", take_turns(trees, arguments, asked.repeat))
 

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.topic_names import error_topic_name
-from laneway.devkit.history import Allowance, check, check_ownership, read_history, read_ownership
+from laneway.devkit.history import check, read_history
 from soak.offsets import everything, logged_commits
+from support.ownership import Allowance, check_ownership, read_ownership
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laneway.devkit.history import Event, LoggedCommit, Ownership, OwnershipVerdict
+    from laneway.devkit.history import Event
     from soak.crew import Crew
     from soak.faults import Chaos
     from soak.load import Load
     from soak.offsets import Clock
     from soak.stage import Stage
+    from support.ownership import LoggedCommit, Ownership, OwnershipVerdict
 
 __all__ = ["Bar", "Findings", "judge"]
 

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from laneway._kafka import AssignedConsumer, GroupOffsets, OffsetRange
-from laneway.devkit.history import LoggedCommit
 from laneway.errors import LanewayError
+from support.ownership import LoggedCommit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from laneway import App, Message, Record, Topic
-from laneway.devkit.history import OwnershipRecorder, Recorder
+from laneway.devkit.history import Recorder
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
+from support.ownership import OwnershipRecorder
 
 __all__ = ["BLOCKED", "app"]
 

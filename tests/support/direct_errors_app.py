@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway import App, ErrorConsumer, Record, Topic
-from laneway.devkit.history import OwnershipRecorder, Recorder
+from laneway.devkit.history import Recorder
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
+from support.ownership import OwnershipRecorder
 
 if TYPE_CHECKING:
     from datetime import datetime

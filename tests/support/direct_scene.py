@@ -8,15 +8,17 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from laneway.devkit.history import Allowance, check, check_ownership, read_history, read_ownership
+from laneway.devkit.history import check, read_history
 from support.direct_commits import Clock, logged_commits
+from support.ownership import Allowance, check_ownership, read_ownership
 from support.spark_scene import Scene
 from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laneway.devkit.history import Event, Ownership, OwnershipVerdict, Verdict
+    from laneway.devkit.history import Event, Verdict
+    from support.ownership import Ownership, OwnershipVerdict
     from support.processes import LanewayRun
 
 __all__ = ["QUICK", "DirectScene", "Place", "Traffic"]

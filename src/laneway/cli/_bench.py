@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from laneway.cli._run import EngineName
+
 __all__ = ["bench"]
 
 
@@ -22,14 +24,6 @@ class WorkloadName(StrEnum):
     W4 = "w4"
     W5 = "w5"
     W6 = "w6"
-
-
-class EngineName(StrEnum):
-    """What can be measured."""
-
-    SPARK = "spark"
-    DIRECT = "direct"
-    SPARK_CONNECTOR = "spark-connector"
 
 
 class HandlerName(StrEnum):
@@ -57,7 +51,7 @@ def bench(
 
     A timed pass runs on a warm query without any recording; a second pass writes down every call and checks it.
     """
-    from laneway.devkit.bench import WORKLOADS, measure, measure_connector
+    from laneway.devkit.bench import WORKLOADS, measure
     from laneway.devkit.broker import FULL_SPEED, ephemeral
 
     chosen = WORKLOADS[workload.value].with_options(
@@ -73,12 +67,8 @@ def bench(
             say("starting an ephemeral Kafka")
             running = stack.enter_context(ephemeral(java_options=FULL_SPEED))
             brokers, leave_out = running.bootstrap, set(running.pids)
-        if engine is EngineName.SPARK_CONNECTOR:
-            figures = measure_connector(chosen, brokers, say=say)
-        else:
-            figures = measure(
-                chosen, brokers, engine=engine.value, say=say, leave_out=leave_out, master=master
-            ).as_dict()
+        measured = measure(chosen, brokers, engine=engine.value, say=say, leave_out=leave_out, master=master)
+    figures = measured.as_dict()
     if as_json:
         print(json.dumps(figures))
         return

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laneway.observe import Tally
     from laneway.settings import Settings
 
-__all__ = ["EngineOption", "loaded", "run", "summary", "where"]
+__all__ = ["EngineName", "EngineOption", "loaded", "run", "summary", "where"]
 
 
 class EngineName(StrEnum):

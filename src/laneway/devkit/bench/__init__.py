@@ -1,7 +1,6 @@
 """Workloads that measure an engine, with the same topics and checks for each."""
 
-from laneway.devkit.bench._connector import measure_connector
 from laneway.devkit.bench._measure import Figures, measure
 from laneway.devkit.bench._workloads import WORKLOADS, Workload
 
-__all__ = ["WORKLOADS", "Figures", "Workload", "measure", "measure_connector"]
+__all__ = ["WORKLOADS", "Figures", "Workload", "measure"]

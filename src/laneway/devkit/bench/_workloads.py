@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._declare.app import App
 from laneway._declare.handler import Buffer
 from laneway._declare.record import Topic
-from laneway.devkit.bench._keys import hottest
+from laneway.devkit.bench._produce import hottest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WORKLOADS", "Workload", "app_of"]
 
-PARTITIONS, KEYS, VALUE_SIZE = 15, 10_000, 200
+PARTITIONS, KEYS = 15, 10_000
 
 
 @dataclass(frozen=True, slots=True)

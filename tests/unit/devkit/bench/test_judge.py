@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from laneway.devkit.history import LoggedCommit
 from laneway.devkit.history._recorder import _LINE
+from support.ownership import LoggedCommit
 
 importlib.import_module("support.bench")  # from here on the modules of bench are found
 judge = importlib.import_module("soak.judge")

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from laneway.devkit.history._check import Position
-    from laneway.devkit.history._recorder import Event
+    from laneway.devkit.history import Event, Position
 
 __all__ = [
     "Allowance",

@@ -6,15 +6,8 @@ import os
 
 import pytest
 
-from laneway.devkit.history import (
-    Allowance,
-    Event,
-    LoggedCommit,
-    Ownership,
-    OwnershipRecorder,
-    check_ownership,
-    read_ownership,
-)
+from laneway.devkit.history import Event
+from support.ownership import Allowance, LoggedCommit, Ownership, OwnershipRecorder, check_ownership, read_ownership
 
 
 def call(offset, end, *, partition=0, lasts=1.0):
