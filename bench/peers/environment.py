@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from laneway.devkit.broker import find_java, jar_problems
-from laneway.devkit.broker._fetch import _ivy_jar
+from laneway.devkit.broker._jars import _ivy_jar
 
 __all__ = ["HERE", "HOME", "PARALLEL_CONSUMER", "java_command", "python", "versions"]
 

@@ -7,13 +7,12 @@ pinned SHA-256 sums before every start.
 
 from __future__ import annotations
 
-from laneway.devkit.broker._class_archive_run import build_archive, find_archive
+from laneway.devkit.broker._class_archive import build_archive, find_archive
 from laneway.devkit.broker._cluster import Running
 from laneway.devkit.broker._config import FULL_SPEED
 from laneway.devkit.broker._ephemeral import ephemeral
-from laneway.devkit.broker._fetch import Progress, fetch
 from laneway.devkit.broker._home import KAFKA_VERSION, home_directory, jars_directory
-from laneway.devkit.broker._jars import jar_problems
+from laneway.devkit.broker._jars import Progress, fetch, jar_problems
 from laneway.devkit.broker._java import MINIMUM_JAVA, Java, find_java
 from laneway.devkit.broker._named import ClusterStatus, NodeStatus, log_files, log_tail, names, start, status, stop
 from laneway.devkit.broker._node import Node

@@ -1,23 +1,47 @@
-"""The archive of loaded classes that halves the start of a node."""
+"""One start of a node whose loaded classes are kept, so that later ones find theirs ready."""
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from laneway.devkit.broker._config import archive_path
+from laneway.devkit.broker._ephemeral import ephemeral
+from laneway.devkit.broker._home import home_directory, locked
+from laneway.devkit.broker._jars import require_jars
+from laneway.devkit.broker._java import find_java
+from laneway.errors import BrokerError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from laneway.devkit.broker._java import Java
+__all__ = ["build_archive", "find_archive"]
 
-__all__ = ["archive_options", "archive_path"]
-
-
-def archive_path(java: Java, libs: Path) -> Path:
-    """Where the archive of this Java and these jars is kept."""
-    return libs.parent / f"classes-java-{java.version}.jsa"
+_PATIENCE = timedelta(minutes=2)  # the archive is written when the node ends
 
 
-def archive_options(java: Java, libs: Path) -> tuple[str, ...]:
-    """JVM flags that use it, when it has been built; a JVM that finds it does not fit goes on without, in silence."""
-    path = archive_path(java, libs)
-    return (f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if path.exists() else ()
+def find_archive(home: Path | None = None) -> Path | None:
+    """Give the archive of this machine's Java and Kafka, if it has been built."""
+    path = archive_path(find_java(), require_jars(home_directory(home)))
+    return path if path.exists() else None
+
+
+def build_archive(home: Path | None = None) -> Path:
+    """Start a node and let it write down at its end which classes it loaded; takes about ten seconds, once.
+
+    Raises:
+        BrokerError: with the reason and the fix.
+    """
+    path = archive_path(find_java(), require_jars(home_directory(home)))
+    with locked(path.with_suffix(".lock")):
+        if path.exists():
+            return path
+        fresh = path.with_suffix(f".{os.getpid()}")
+        options = (f"-XX:ArchiveClassesAtExit={fresh}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+        with ephemeral(java_options=options, home=home) as running:
+            running.nodes[0].stop(_PATIENCE)
+        if not fresh.exists():
+            raise BrokerError(f"The JVM has not written {fresh}. Fix: nothing needs it; nodes start more slowly")
+        fresh.replace(path)
+    return path

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from laneway.devkit.broker._class_archive import archive_options
-from laneway.devkit.broker._config import LOGGING, jvm_options, properties_text, server_properties
-from laneway.devkit.broker._diagnosis import diagnose
+from laneway.devkit.broker._config import LOGGING, archive_options, jvm_options, properties_text, server_properties
 from laneway.devkit.broker._node import PATIENCE, Node, wait_ready
 from laneway.devkit.broker._ports import require_free
-from laneway.devkit.broker._process import end
+from laneway.devkit.broker._process import diagnose, end
 from laneway.errors import BrokerError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The text of ``server.properties`` and of the logging configuration."""
+"""What a node is started with: ``server.properties``, the logging configuration, and the flags of its JVM."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from laneway.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+    from laneway.devkit.broker._java import Java
     from laneway.devkit.broker._plan import ClusterPlan, NodePlan
 
-__all__ = ["FULL_SPEED", "LOGGING", "jvm_options", "properties_text", "server_properties"]
+__all__ = [
+    "FULL_SPEED",
+    "LOGGING",
+    "archive_options",
+    "archive_path",
+    "jvm_options",
+    "properties_text",
+    "server_properties",
+]
 
 FULL_SPEED = ("-XX:TieredStopAtLevel=4",)
 """JVM flags for a node that carries a measurement: it may compile for longer, to be faster in the end."""
@@ -134,6 +144,17 @@ def jvm_options(nodes: int) -> tuple[str, ...]:
     heap = ("-Xms256m", "-Xmx1g") if nodes == 1 else ("-Xms128m", "-Xmx384m")
     quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
     return (*heap, *quick, "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true")
+
+
+def archive_path(java: Java, libs: Path) -> Path:
+    """Where the archive of this Java and these jars is kept."""
+    return libs.parent / f"classes-java-{java.version}.jsa"
+
+
+def archive_options(java: Java, libs: Path) -> tuple[str, ...]:
+    """JVM flags that use it, when it has been built; a JVM that finds it does not fit goes on without, in silence."""
+    path = archive_path(java, libs)
+    return (f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if path.exists() else ()
 
 
 def _escape(value: object) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from laneway.devkit.broker import _plan
 from laneway.devkit.broker._cluster import Running, bring_up, end_nodes, prepare, require_space
-from laneway.devkit.broker._fetch import Progress, require_jars
 from laneway.devkit.broker._home import home_directory
+from laneway.devkit.broker._jars import Progress, require_jars
 from laneway.devkit.broker._java import find_java
 
 if TYPE_CHECKING:

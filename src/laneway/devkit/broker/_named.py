@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from laneway.devkit.broker import _plan
 from laneway.devkit.broker._cluster import Running, bring_up, end_nodes, prepare, require_space
-from laneway.devkit.broker._diagnosis import last_lines
-from laneway.devkit.broker._fetch import Progress, require_jars
 from laneway.devkit.broker._home import KAFKA_VERSION, clusters_directory, home_directory, locked
+from laneway.devkit.broker._jars import Progress, require_jars
 from laneway.devkit.broker._java import find_java
 from laneway.devkit.broker._node import PATIENCE, Node
 from laneway.devkit.broker._ports import DEFAULT_PORT
+from laneway.devkit.broker._process import last_lines
 from laneway.errors import BrokerError
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from laneway.devkit.broker._diagnosis import diagnose, last_lines
 from laneway.devkit.broker._ports import HOST
 from laneway.devkit.broker._probe import ask_brokers
-from laneway.devkit.broker._process import end, exit_code, find, launch
+from laneway.devkit.broker._process import diagnose, end, exit_code, find, last_lines, launch
 from laneway.errors import BrokerError
 
 if TYPE_CHECKING:

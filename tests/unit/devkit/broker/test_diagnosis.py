@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laneway.devkit.broker._diagnosis import diagnose, last_lines
+from laneway.devkit.broker._process import diagnose, last_lines
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laneway.devkit.broker import _fetch, _jars
-from laneway.devkit.broker._fetch import _accept, _stage_of, fetch, require_jars
-from laneway.devkit.broker._jars import jar_problems, pinned_jars
+from laneway.devkit.broker import _jars
+from laneway.devkit.broker._jars import _accept, _stage_of, fetch, jar_problems, pinned_jars, require_jars
 from laneway.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ def jars(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def pins(monkeypatch):
     monkeypatch.setattr(_jars, "pinned_jars", lambda: PINS)
-    monkeypatch.setattr(_fetch, "pinned_jars", lambda: PINS)
 
 
 def test_the_pins_cover_kafka_and_its_logging_bridge():
@@ -83,7 +81,7 @@ def test_a_broken_fetch_leaves_no_folder(tmp_path, monkeypatch):
         (target / "a.jar").write_bytes(b"a")
         raise BrokerError("no network")
 
-    monkeypatch.setattr(_fetch, "_run_ivy", breaks)
+    monkeypatch.setattr(_jars, "_run_ivy", breaks)
 
     with pytest.raises(BrokerError, match="no network"):
         fetch(home=tmp_path)
@@ -100,7 +98,7 @@ def test_a_forced_fetch_replaces_a_damaged_folder(jars, tmp_path, monkeypatch):
         (target / "a.jar").write_bytes(b"a")
         (target / "b.jar").write_bytes(b"b")
 
-    monkeypatch.setattr(_fetch, "_run_ivy", gives)
+    monkeypatch.setattr(_jars, "_run_ivy", gives)
 
     fetch(home=tmp_path, force=True)
 
