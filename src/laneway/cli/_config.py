@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from laneway.cli._options import ConfigOption, ProfileOption
+
 if TYPE_CHECKING:
     from laneway.settings import Settings
 
@@ -17,14 +19,6 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Show or check the configuration.")
 
 _DEFAULT_FILE = Path("laneway.yaml")
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", envvar="LANEWAY_CONFIG", help="The YAML file. Default: laneway.yaml, when it exists."),
-]
-ProfileOption = Annotated[
-    str, typer.Option("--profile", envvar="LANEWAY_PROFILE", help="The profile laid over 'default'.")
-]
 
 
 @app.command()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laneway.cli._config import ConfigOption, ProfileOption
 from laneway.cli._logging import LogFormatOption, LogLevelOption
+from laneway.cli._options import BrokersOption, ConfigOption, ProfileOption, TargetArgument
 from laneway.cli._run import EngineOption
 
 if TYPE_CHECKING:
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from laneway.settings import Settings
 
 __all__ = ["run"]
-
-Config = ConfigOption
-Engine = EngineOption
-LogFormat = LogFormatOption
-LogLevel = LogLevelOption
-Profile = ProfileOption
 
 
 class ActionName(StrEnum):
@@ -32,7 +26,7 @@ class ActionName(StrEnum):
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")],
+    target: TargetArgument,
     max_errors: Annotated[
         int | None, typer.Option(min=0, help="Skip records that have been parked so often; 0 skips none.")
     ] = None,
@@ -44,14 +38,14 @@ def run(
         ActionName | None, typer.Option(help="Call the handler, or copy records back to their topic.")
     ] = None,
     topic: Annotated[str | None, typer.Option(help="Only this error topic, when the app has several.")] = None,
-    engine: Engine = None,
+    engine: EngineOption = None,
     master: Annotated[str | None, typer.Option(help="Spark master: local[*], spark://host:port, yarn, k8s://…")] = None,
-    config: Config = None,
-    profile: Profile = "default",
-    brokers: Annotated[str | None, typer.Option(help="Kafka bootstrap servers, over the configuration.")] = None,
+    config: ConfigOption = None,
+    profile: ProfileOption = "default",
+    brokers: BrokersOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless something is wrong.")] = False,
-    log_format: LogFormat = None,
-    log_level: LogLevel = None,
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Run once over the parked records of an app, as its error consumer would on its schedule.
 
@@ -96,7 +90,7 @@ def run(
 def _require_topic(app: App, settings: Settings, topic: str | None) -> None:
     """Refuse an app that parks nothing, and a topic on which it does not."""
     from laneway._runtime.configure import configured
-    from laneway.cli._errors_carry import refuse
+    from laneway.cli._errors_redrive import refuse
 
     names = dict.fromkeys(route.error_topic_of(app.name) for route in configured(app, settings).routes)
     if not names:

@@ -18,6 +18,7 @@ app = typer.Typer(
     name="laneway",
     help="Process Kafka topics with more parallelism than they have partitions, in key order, losing nothing.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laneway.cli._logging import LogFormatOption, LogLevelOption, configure_logging
+from laneway.cli._options import BrokersOption, ConfigOption, ProfileOption, TargetArgument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,15 +37,12 @@ EngineOption = Annotated[
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")],
+    target: TargetArgument,
     engine: EngineOption = None,
     master: Annotated[str | None, typer.Option(help="Spark master: local[*], spark://host:port, yarn, k8s://…")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(envvar="LANEWAY_CONFIG", help="Configuration file. [default: laneway.yaml if there is one]"),
-    ] = None,
-    profile: Annotated[str, typer.Option(envvar="LANEWAY_PROFILE", help="Profile of the configuration.")] = "default",
-    brokers: Annotated[str | None, typer.Option(help="Kafka bootstrap servers, over the configuration.")] = None,
+    config: ConfigOption = None,
+    profile: ProfileOption = "default",
+    brokers: BrokersOption = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="Where Spark keeps its offsets; without one the group's offsets count.")
     ] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laneway.cli._config import ConfigOption, ProfileOption
+from laneway.cli._options import BrokersOption, ConfigOption, ProfileOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["as_of_now", "why"]
 
-Config = ConfigOption
-Profile = ProfileOption
 
 _SILENT = 10.0  # seconds; a process that lives says something every second
 _SHOWN = 20  # sentences of one process
@@ -33,11 +31,9 @@ def why(
         str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app; or only its group: billing.")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-    config: Config = None,
-    profile: Profile = "default",
-    brokers: Annotated[
-        str | None, typer.Option("--brokers", help="Kafka bootstrap servers, over the configuration.")
-    ] = None,
+    config: ConfigOption = None,
+    profile: ProfileOption = "default",
+    brokers: BrokersOption = None,
 ) -> None:
     """Say in words why an app does not get on: what holds its records up, and who is in its group.
 

@@ -112,7 +112,7 @@ def test_a_dry_run_writes_nothing(scene):
 
     assert done.code == 0
     assert f"would replay 1 record to {scene.topic}" in done.out
-    assert "1 record before that to be written again at the end, and so kept open" in done.out
+    assert "1 record before them will be re-appended to the error topic and stay open" in done.out
     assert scene.errors("drop", "--dry-run").code == 0
     assert before == (scene.open(), scene.ends(scene.error_topic), scene.ends(scene.topic), scene.committed())
 
@@ -132,7 +132,7 @@ def test_a_person_at_a_terminal_is_asked(scene, answer, code, replayed):
 
     assert (done.code, len(scene.source()), len(scene.open())) == (code, replayed, 1 - replayed)
     assert f"about to replay 1 record to {scene.topic}" in done.out
-    assert "Go on? [y/N]" in done.out
+    assert "Continue? [y/N]" in done.out
 
 
 def test_a_drop_is_done_with_records_without_sending_them(scene):

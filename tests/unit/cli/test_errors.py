@@ -12,7 +12,7 @@ import typer
 
 from laneway.admin import _error_log as _log
 from laneway.cli import main
-from laneway.cli._errors_carry import _stopping
+from laneway.cli._errors_redrive import _stopping
 
 SHOP = """
 from laneway import App, Topic

@@ -1,4 +1,4 @@
-"""What `laneway errors replay` and `drop` share: plan, ask, carry out, tell."""
+"""What `laneway errors replay` and `drop` share: plan, confirm, carry out, report."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
     from laneway.admin import Action, ErrorTopic, Filter, LeftOut, RedrivePlan, Result
 
-__all__ = ["Wish", "carry_out", "refuse"]
+__all__ = ["Request", "carry_out", "refuse"]
 
 _INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT
 
 
 def refuse(text: str) -> NoReturn:
-    """End with exit code 2: the command was used wrongly, and nothing was done."""
+    """End with exit code 2, wrong usage; nothing was done."""
     typer.secho(f"laneway: {text}", fg=typer.colors.RED, err=True)
     raise typer.Exit(2)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Request:
     """What was asked for."""
 
     verb: str
@@ -52,11 +52,11 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
-    """The part of a wish that is about one error topic."""
+class _Job:
+    """A request for one error topic."""
 
     log: ErrorLog
-    deed: Action
+    action: Action
     plan: RedrivePlan
     targets: tuple[str, ...]
 
@@ -66,52 +66,52 @@ class _Errand:
         return f" to {', '.join(self.targets)}" if self.targets else ""
 
 
-def carry_out(topics: Sequence[ErrorTopic], wish: Wish) -> None:
-    """Find out what is meant, ask, do it, and tell what was done.
+def carry_out(topics: Sequence[ErrorTopic], request: Request) -> None:
+    """Show the plan, ask for confirmation, carry it out, and print what was done.
 
     Raises:
-        typer.Exit: 1 when not all could be done, 2 when nobody can be asked, 130 after Ctrl-C.
+        typer.Exit: 1 when some records are still open, 2 when it cannot ask for confirmation, 130 after Ctrl-C.
     """
-    if not (wish.is_sure or wish.is_dry or sys.stdin.isatty()):
-        refuse(f"nobody can be asked here, because the input is no terminal; add --yes to {wish.verb}, or --dry-run")
+    if not (request.is_sure or request.is_dry or sys.stdin.isatty()):
+        refuse("stdin is not a terminal, so laneway cannot ask for confirmation; add --yes or --dry-run")
     with ExitStack() as stack:
-        errands = _errands(topics, wish, stack)
-        for errand in errands:
-            _announce(errand, wish)
-        if not any(errand.plan.chosen for errand in errands):
-            typer.echo(f"there is nothing to {wish.verb}")
+        jobs = _jobs(topics, request, stack)
+        for job in jobs:
+            _announce(job, request)
+        if not any(job.plan.chosen for job in jobs):
+            typer.echo(f"there is nothing to {request.verb}")
             return
-        if wish.is_dry:
+        if request.is_dry:
             typer.echo("nothing was written: this was a dry run")
             return
-        if not wish.is_sure:
-            typer.confirm("Go on?", abort=True)
-        results = _perform(errands, wish)
+        if not request.is_sure:
+            typer.confirm("Continue?", abort=True)
+        results = _perform(jobs, request)
     if any(result.trouble or result.refused for result in results):
         raise typer.Exit(1)
     if any(result.was_stopped for result in results):
         raise typer.Exit(_INTERRUPTED)
 
 
-def _errands(topics: Sequence[ErrorTopic], wish: Wish, stack: ExitStack) -> list[_Errand]:
-    errands: list[_Errand] = []
+def _jobs(topics: Sequence[ErrorTopic], request: Request, stack: ExitStack) -> list[_Job]:
+    jobs: list[_Job] = []
     for topic in topics:
         log = stack.enter_context(ErrorLog(topic))
         partitions = log.partitions()
         if topic.name not in partitions:
             typer.echo(f"nothing is parked: there is no topic {topic.name} yet")
             continue
-        deed: Action = Drop(wish.filter)
-        if wish.verb == "replay":
-            _require_targets(topic, wish.to, partitions)
-            deed = Replay(topic, wish.filter, partitions, wish.to)
-        if not wish.is_dry:
+        action: Action = Drop(request.filter)
+        if request.verb == "replay":
+            _require_targets(topic, request.to, partitions)
+            action = Replay(topic, request.filter, partitions, request.to)
+        if not request.is_dry:
             log.require_idle()
-        left = None if wish.limit is None else wish.limit - sum(errand.plan.chosen for errand in errands)
-        plan = plan_redrive(log, log.extents(), deed.choose, left)
-        targets = (wish.to,) if wish.to else topic.sources
-        errands.append(_Errand(log, deed, plan, targets if wish.verb == "replay" else ()))
-    return errands
+        left = None if request.limit is None else request.limit - sum(job.plan.chosen for job in jobs)
+        plan = plan_redrive(log, log.extents(), action.choose, left)
+        targets = (request.to,) if request.to else topic.sources
+        jobs.append(_Job(log, action, plan, targets if request.verb == "replay" else ()))
+    return jobs
 
 
 def _require_targets(topic: ErrorTopic, to: str | None, partitions: dict[str, int]) -> None:
@@ -123,25 +123,25 @@ def _require_targets(topic: ErrorTopic, to: str | None, partitions: dict[str, in
             refuse(f"there is no topic {name} to replay to; create it, or name another with --to")
 
 
-def _announce(errand: _Errand, wish: Wish) -> None:
-    plan, name = errand.plan, errand.log.topic.name
+def _announce(job: _Job, request: Request) -> None:
+    plan, name = job.plan, job.log.topic.name
     if plan.chosen:
-        start = f"would {wish.verb}" if wish.is_dry else f"about to {wish.verb}"
-        typer.echo(f"{name}: {start} {_records(plan.chosen)}{errand.where}")
-        _warn_of_retention(errand)
+        start = f"would {request.verb}" if request.is_dry else f"about to {request.verb}"
+        typer.echo(f"{name}: {start} {_records(plan.chosen)}{job.where}")
+        _warn_of_retention(job)
     if plan.kept:
-        typer.echo(f"{name}: {_records(plan.kept)} before that to be written again at the end, and so kept open")
+        typer.echo(f"{name}: {_records(plan.kept)} before them will be re-appended to the error topic and stay open")
     _name(f"{name}: left alone", plan.left_out)
 
 
-def _warn_of_retention(errand: _Errand) -> None:
-    """Brokers remove a record by its own timestamp, and a replayed one keeps that of its first life."""
-    for target in errand.targets:
-        kept = errand.log.retention(target)
-        if kept is not None and errand.plan.oldest < (time.time() - kept.total_seconds()) * 1000:
+def _warn_of_retention(job: _Job) -> None:
+    """Warn that brokers may remove a replayed record soon, because it keeps its timestamp."""
+    for target in job.targets:
+        kept = job.log.retention(target)
+        if kept is not None and job.plan.oldest < (time.time() - kept.total_seconds()) * 1000:
             typer.secho(
                 f"warning: some of them are older than the {in_words(kept)} that {target} keeps records, so Kafka may "
-                "remove them again before a handler has seen them; have the app running, or raise retention.ms first",
+                "remove them again before they are handled; start the app or raise retention.ms first",
                 fg=typer.colors.YELLOW,
                 err=True,
             )
@@ -158,44 +158,44 @@ def _records(count: int) -> str:
     return f"{count:,} record{'' if count == 1 else 's'}"
 
 
-def _perform(errands: Iterable[_Errand], wish: Wish) -> list[Result]:
-    errands = [errand for errand in errands if errand.plan.chosen]
+def _perform(jobs: Iterable[_Job], request: Request) -> list[Result]:
+    jobs = [job for job in jobs if job.plan.chosen]
     results: list[Result] = []
-    pace = RateLimit(wish.rate or None)
-    with _stopping() as is_stopping, _progress(wish.verb, sum(errand.plan.chosen for errand in errands)) as progress:
-        for errand in errands:
+    pace = RateLimit(request.rate or None)
+    with _stopping() as is_stopping, _progress(request.verb, sum(job.plan.chosen for job in jobs)) as progress:
+        for job in jobs:
             options: dict[str, Any] = {
-                **errand.log.topic.cluster.producer_options(),
-                # Whatever the app's own messages are worth: what is dealt with here exists nowhere else.
+                **job.log.topic.cluster.producer_options(),
+                # Also when the app's own producer has acks: leader. These records exist nowhere else.
                 "enable.idempotence": True,
                 "acks": "all",
             }
             carrier = Redrive(
-                errand.log,
-                errand.deed,
+                job.log,
+                job.action,
                 KafkaSender(options),
                 pace=pace,
                 is_stopping=is_stopping,
                 progress=progress,
             )
-            results.append(carrier.run(errand.plan))
+            results.append(carrier.run(job.plan))
             if results[-1].trouble or results[-1].was_stopped:
                 break
-    for errand, result in zip(errands, results, strict=False):
-        _tell(errand, result, wish)
+    for job, result in zip(jobs, results, strict=False):
+        _report(job, result, request)
     return results
 
 
-def _tell(errand: _Errand, result: Result, wish: Wish) -> None:
-    name = errand.log.topic.name
+def _report(job: _Job, result: Result, request: Request) -> None:
+    name = job.log.topic.name
     kept = f", {_records(result.kept)} kept open" if result.kept else ""
-    typer.echo(f"{name}: {_records(result.done)} {wish.participle}{errand.where}{kept}")
+    typer.echo(f"{name}: {_records(result.done)} {request.participle}{job.where}{kept}")
     _name(f"{name}: kept open", result.refused)
     if result.repeatable:
         typer.echo(
-            f"{name}: {_records(result.repeatable)} {wish.participle} but not committed as done, and so still open"
+            f"{name}: {_records(result.repeatable)} {request.participle} but not committed as done, so still open"
         )
-    left = errand.plan.chosen - result.done - result.repeatable - sum(each.count for each in result.refused.values())
+    left = job.plan.chosen - result.done - result.repeatable - sum(each.count for each in result.refused.values())
     if left > 0:
         typer.echo(f"{name}: {_records(left)} not reached; they are open")
     if result.trouble:
@@ -204,22 +204,22 @@ def _tell(errand: _Errand, result: Result, wish: Wish) -> None:
 
 @contextmanager
 def _stopping() -> Iterator[Callable[[], bool]]:
-    """Whether a stop was asked for. The first signal asks, the second one ends at once."""
+    """Whether a stop was requested. The first signal requests it, the second one stops at once."""
     asked = False
 
-    def ask(number: int, _frame: object) -> None:
+    def stop(number: int, _frame: object) -> None:
         nonlocal asked
         if asked:
             raise KeyboardInterrupt
         asked = True
-        typer.echo("finishing what is under way; once more to end at once", err=True)
+        typer.echo("finishing records in flight; press Ctrl-C again to stop now", err=True)
         del number
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: asked
     except KeyboardInterrupt:
-        typer.echo("ended at once: nothing is lost, but the last records may come twice", err=True)
+        typer.echo("stopped: nothing is lost, but the last records may be sent twice", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     finally:
         for number, handler in before.items():
