@@ -228,40 +228,6 @@ def test_a_replayed_record_is_exact(world: World) -> None:
     assert [told(record, "errors") for record in world.errors(app)].count([b"2"]) == tally.parked == 5
 
 
-def test_a_function_takes_the_place_of_all_handlers(world: World) -> None:
-    """It gets each record decoded, whatever the kind of its handler, and what it raises parks the record again."""
-    app, topic, calls = world.app(), world.topic(1, value=Json(dict)), world.recorder
-    own_topic = world.topic(1)
-
-    def mend(record):
-        with calls.call(record, by="mend", value=record.value):
-            if record.value["n"]:
-                raise ValueError("still")
-
-    app.errors = ErrorConsumer(action=mend, **ALL)
-
-    @app.batch_handler(topic, size=10, within="50ms")
-    def store(batch):
-        raise ValueError("first")
-
-    @app.handler(own_topic)
-    def count(record):
-        raise ValueError("first")
-
-    @app.error_handler(of="count")
-    def count_again(record):
-        with calls.call(record, by="count_again"):
-            pass
-
-    world.produce(topic, [Row(b"k", b'{"n": 0}'), Row(b"k", b'{"n": 1}')])
-    world.produce(own_topic, [Row(b"k")])
-    world.run(app)
-    tally = world.run_errors(app)
-    assert (tally.handled, tally.parked) == (2, 1)
-    assert Counter(call.facts["by"] for call in calls.calls()) == {"mend": 2, "count_again": 1}
-    assert [call.facts["value"] for call in calls.calls() if call.facts["by"] == "mend"] == [{"n": 0}, {"n": 1}]
-
-
 def test_an_error_handler_stands_in(world: World) -> None:
     """It takes what the handler takes; its messages are sent, and its record is finished when they are safe."""
     app, topic, out, calls = world.app(), world.topic(1), world.topic(1), world.recorder

@@ -42,7 +42,7 @@ def charge_again(record: Record[Order]) -> None:
     del record
 
 
-ErrorConsumer(action=charge_again, max_errors=None)
+ErrorConsumer(action="replay", max_errors=None)
 ErrorConsumer(action="drop")  # type: ignore[arg-type]
 
 

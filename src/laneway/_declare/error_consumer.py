@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from laneway._declare.cron import Cron
 from laneway._declare.units import Duration, as_duration
@@ -14,10 +13,7 @@ from laneway.observe import Tally
 if TYPE_CHECKING:
     from datetime import timedelta
 
-__all__ = ["Action", "ErrorConsumer", "ErrorRuns"]
-
-Action = Literal["handle", "replay"] | Callable[[Any], Any]
-"""What is done with a parked record: its handler is called, it goes back to its topic, or a function is called."""
+__all__ = ["ErrorConsumer", "ErrorRuns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +32,7 @@ class ErrorConsumer:
         stop_when_new: a run ends, in each partition, before the first record that was parked so shortly before the run;
             what just failed is likely to fail again. ``0s`` takes up everything.
         action: ``handle`` calls the handler that parked the record, or what `App.error_handler` put in its place.
-            ``replay`` copies the record back to its topic. A function is called with each record, except those whose
-            handler has an error handler of its own.
+            ``replay`` copies the record back to its topic.
         enabled: False for no runs on a schedule.
 
     Example:
@@ -49,7 +44,7 @@ class ErrorConsumer:
     max_errors: int | None = 5
     stop_when_idle: Duration = "5m"
     stop_when_new: Duration = "5m"
-    action: Action = "handle"
+    action: Literal["handle", "replay"] = "handle"
     enabled: bool = True
     schedule: Cron | None = field(init=False, repr=False, compare=False)
     idle: timedelta = field(init=False, repr=False, compare=False)
@@ -63,10 +58,8 @@ class ErrorConsumer:
                 f"ErrorConsumer(max_errors={limit!r}): a record on an error topic has been parked at least "
                 "once, so it is 1 or more, or None for no limit"
             )
-        if not callable(self.action) and self.action not in ("handle", "replay"):
-            raise DeclarationError(
-                f"ErrorConsumer(action={self.action!r}): use 'handle', 'replay' or a function that takes the record"
-            )
+        if self.action not in ("handle", "replay"):
+            raise DeclarationError(f"ErrorConsumer(action={self.action!r}): use 'handle' or 'replay'")
         try:
             object.__setattr__(self, "schedule", None if self.cron is None else Cron.parse(self.cron))
             object.__setattr__(self, "idle", as_duration(self.stop_when_idle))

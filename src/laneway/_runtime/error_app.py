@@ -79,10 +79,9 @@ def _reading(route: HandlerSpec, topic: str, rerun: ErrorRunFilter) -> HandlerSp
 
 
 def _acting(route: HandlerSpec, errors: ErrorConsumer, partitions: int) -> HandlerSpec:
-    """The route with the function that an error consumer asks for."""
-    action, own = errors.action, route.error_function
+    """The route with the function of its error handler, or one that replays."""
     raw: Topic[Any] = Topic(route.topic.name)
-    if action == "replay":
+    if errors.action == "replay":
         replay = _Replay(Topic(route.source), partitions, route.error_headers)
         kept = Interceptors(error=route.interceptors.error)  # what goes back is to be as it came
         return replace(
@@ -97,9 +96,7 @@ def _acting(route: HandlerSpec, errors: ErrorConsumer, partitions: int) -> Handl
             is_manual=False,
             processes=0,
         )
-    if callable(action) and own is None:
-        return replace(route, kind="single", function=action, breaker=None, is_manual=False, processes=0)
-    function = own or route.function
+    function = route.error_function or route.function
     if route.kind == "columnar":
         return replace(route, kind="single", topic=raw, function=_OneRow(function))
     return replace(route, kind="batch" if route.kind == "unique" else route.kind, function=function)

@@ -25,8 +25,8 @@ from laneway.errors import DeclarationError
         ({"stop_when_new": 5}, "has no unit"),
         ({"stop_when_new": "-5m"}, "not a duration"),
         ({"stop_when_idle": "soon"}, "not a duration"),
-        ({"action": "drop"}, "use 'handle', 'replay' or a function"),
-        ({"action": None}, "use 'handle', 'replay' or a function"),
+        ({"action": "drop"}, "use 'handle' or 'replay'"),
+        ({"action": None}, "use 'handle' or 'replay'"),
     ],
 )
 def test_what_cannot_work_is_refused(fields, part):
@@ -127,15 +127,6 @@ def test_a_name_of_full_length_has_an_error_app():
     app = App("a" * 200)
     app.handler(Topic("orders"))(charge)
     assert ErrorApp(app, {}).name == "a" * 200 + ".errors"
-
-
-def test_a_function_is_called_with_the_record_whatever_the_kind():
-    """Except for a handler with an error handler of its own."""
-    _, routes = derived(ErrorConsumer(action=charge))
-    assert {name: route.kind for name, route in routes.items() if route.function is charge} == dict.fromkeys(
-        ("charge", "<lambda>", "group", "rows"), "single"
-    )
-    assert (routes["count"].kind, routes["count"].function) == ("batch", mend)
 
 
 def test_a_replay_needs_no_header_to_be_true():
