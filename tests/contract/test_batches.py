@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from support.contract_recorder import Call
 
 
+@pytest.mark.engine_neutral("batch")
 @pytest.mark.parametrize("kind", ["batch", "unique"])
 def test_how_long_a_batch_that_is_not_full_waits(world: World, kind: str) -> None:
     """On the direct engine for `within`; a Spark task and the fake wait only for what is already in the topic."""
@@ -41,6 +42,7 @@ def test_how_long_a_batch_that_is_not_full_waits(world: World, kind: str) -> Non
         assert call.start - began < 60.0
 
 
+@pytest.mark.engine_neutral("async")
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_batch_keeps_size_and_key_order(world: World, kind: str) -> None:
     """Batches hold at most `size` records, several of a key in order, and a key is never in two batches at once."""
@@ -74,6 +76,7 @@ def test_a_batch_keeps_size_and_key_order(world: World, kind: str) -> None:
     assert any(Counter(call.keys).most_common(1)[0][1] > 1 for call in made)
 
 
+@pytest.mark.engine_neutral
 def test_a_batch_that_fails_is_repeated_and_then_parked_member_by_member(world: World) -> None:
     """An exception fails the whole batch: all members are tried again together, then each is parked."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -91,6 +94,7 @@ def test_a_batch_that_fails_is_repeated_and_then_parked_member_by_member(world: 
     assert (tally.handled, tally.parked, tally.retried) == (0, 5, 5)
 
 
+@pytest.mark.engine_neutral
 def test_an_undecodable_member_is_parked_alone(world: World) -> None:
     """A member of a batch that cannot be decoded goes to the error topic while the others are handled."""
     app, topic, out = world.app(), world.topic(1, value=Json(int)), world.topic(1, value=Json(list))
@@ -106,6 +110,7 @@ def test_an_undecodable_member_is_parked_alone(world: World) -> None:
     assert (tally.handled, tally.parked) == (3, 1)
 
 
+@pytest.mark.engine_neutral
 def test_an_undecodable_member_is_parked_while_the_others_are_tried_again(world: World) -> None:
     """It does not wait for their attempts and uses none; nor do they lose one by it."""
     app, topic, calls = world.app(), world.topic(1, value=Json(int)), world.recorder
@@ -126,6 +131,7 @@ def test_an_undecodable_member_is_parked_while_the_others_are_tried_again(world:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral("sync")
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_marked_members_alone_are_tried_again_parked_or_skipped(world: World, kind: str) -> None:
     """All others are finished by the one call they were in, and a key's marked members come before its later ones."""
@@ -177,6 +183,7 @@ def test_marked_members_alone_are_tried_again_parked_or_skipped(world: World, ki
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_copies_of_marked_members_tell_why_and_are_exact(world: World) -> None:
     """Each carries its own reason and attempts, and the bytes and headers it came with."""
     app, topic = world.app(), world.topic(1)
@@ -216,6 +223,7 @@ def test_copies_of_marked_members_tell_why_and_are_exact(world: World) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_marks_of_a_call_that_raises_do_not_count(world: World) -> None:
     """The whole batch is tried again, also what was marked as skipped or rejected."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -311,6 +319,7 @@ def _check_key_order(made: list[Call]) -> None:
             assert mine == sorted(mine)
 
 
+@pytest.mark.engine_neutral
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize("bad", [{337}, {0, 250, 499}])
 def test_bad_records_do_not_drag_a_bisected_batch_along(world: World, kind: str, bad: set[int]) -> None:
@@ -344,6 +353,7 @@ def test_bad_records_do_not_drag_a_bisected_batch_along(world: World, kind: str,
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a_bisected_batch_keeps_the_order_of_its_keys(world: World, attempts: int) -> None:
     """Once a record has failed, later ones of its key wait until it has had its verdict, also through a retry."""
@@ -381,6 +391,7 @@ def _only(call: Call, partition: int) -> Call:
     return replace(call, offsets=offsets, keys=keys)
 
 
+@pytest.mark.engine_neutral
 def test_a_bisected_unique_batch_keeps_older_records_with_the_newest(world: World) -> None:
     """Only the newest of each key is called and parked; what it superseded is finished with it."""
     app, topic, calls = world.app(), world.topic(1), world.recorder

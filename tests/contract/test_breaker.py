@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from laneway import Breaker, Reject, Retry
 from support.contract import Row
 from support.contract_recorder import overlaps
@@ -90,6 +92,7 @@ def test_an_outage_costs_no_record_its_place(world: World, tmp_path: Path) -> No
     _assert_kept(world, 120, first=5 + 12)
 
 
+@pytest.mark.engine_neutral
 def test_an_async_handler_whose_breaker_opens_at_once(world: World, tmp_path: Path) -> None:
     """Not a single record is parked, although none may be tried again: what fails because of the outage is kept."""
     app, topic, calls = world.app(), world.topic(4), world.recorder
@@ -108,6 +111,7 @@ def test_an_async_handler_whose_breaker_opens_at_once(world: World, tmp_path: Pa
     _assert_kept(world, 120, first=12)
 
 
+@pytest.mark.engine_neutral
 def test_a_batch_handler_gets_its_records_back(world: World, tmp_path: Path) -> None:
     """A batch is called again as if it had not been, members of one key in their order."""
     app, topic, calls = world.app(), world.topic(4), world.recorder
@@ -124,6 +128,7 @@ def test_a_batch_handler_gets_its_records_back(world: World, tmp_path: Path) -> 
     _assert_kept(world, 120, first=4)
 
 
+@pytest.mark.engine_neutral
 def test_a_unique_handler_gets_its_records_back(world: World, tmp_path: Path) -> None:
     """The newest record of each key is handled in the end, whatever it superseded before and after the outage."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -163,6 +168,7 @@ def test_a_columnar_handler_gets_its_table_back(world: World, tmp_path: Path) ->
     assert (tally.breaker_opened, tally.retried) == (1, 4)
 
 
+@pytest.mark.engine_neutral
 def test_what_is_the_records_own_fault_opens_nothing(world: World) -> None:
     """Rejected records are parked one after the other, and the handler is called on."""
     app, topic, calls = world.app(), world.topic(4), world.recorder

@@ -168,6 +168,7 @@ def test_a_run_ends_before_the_first_new_record(world: World) -> None:
     assert settled(world, app) == {0: 5, 1: 3, 2: 2}
 
 
+@pytest.mark.engine_neutral
 def test_a_time_that_cannot_be_true_counts_as_old(world: World) -> None:
     """Whoever writes it cannot hold up the partition; such records are run and counted as invalid headers."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -250,6 +251,7 @@ def test_an_error_handler_stands_in(world: World) -> None:
     assert [record.raw for record in world.output(out)] == [b"v, sorry"]
 
 
+@pytest.mark.engine_neutral("columnar")
 @pytest.mark.parametrize("kind", ["batch", "unique", "custom", "columnar"])
 def test_other_kinds_get_one_record_at_a_time(world: World, kind: str) -> None:
     """A batch of one or a table of one row; a member that is rejected is parked again."""
@@ -285,6 +287,7 @@ def test_other_kinds_get_one_record_at_a_time(world: World, kind: str) -> None:
     assert sum(record.header("laneway-errors") == b"2" for record in world.errors(app)) == 1
 
 
+@pytest.mark.engine_neutral
 def test_handlers_that_share_an_error_topic_get_their_own(world: World) -> None:
     """A header chooses among them; one that names nobody has no power, and the record is skipped and counted."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -319,6 +322,7 @@ def test_handlers_that_share_an_error_topic_get_their_own(world: World) -> None:
     assert world.run_errors(app).read == 0
 
 
+@pytest.mark.engine_neutral
 def test_forged_headers_have_no_power(world: World) -> None:
     """What cannot be true is left out and counted; the only handler of the topic gets the record, and it is bounded."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -353,6 +357,7 @@ def test_forged_headers_have_no_power(world: World) -> None:
         assert sum(len(value or b"") for name, value in record.headers if name != "laneway-error-trace") < 1_000
 
 
+@pytest.mark.engine_neutral
 def test_a_copy_without_its_value_is_not_taken_for_a_tombstone(world: World) -> None:
     """It only tells where its record is: it is neither handled nor sent back, and stays on the topic."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -370,6 +375,7 @@ def test_a_copy_without_its_value_is_not_taken_for_a_tombstone(world: World) -> 
     assert (calls.calls(), world.output(topic)) == ([], [])
 
 
+@pytest.mark.engine_neutral("handle")
 @pytest.mark.parametrize("action", ["handle", "replay"])
 def test_records_of_a_key_keep_their_order_in_a_run(world: World, action: str) -> None:
     """As for the handler: lanes run keys side by side and each key in order, past one that is parked again."""
@@ -401,6 +407,7 @@ def test_records_of_a_key_keep_their_order_in_a_run(world: World, action: str) -
     assert set(map(tuple, found.values())) == {tuple(expected)}
 
 
+@pytest.mark.engine_neutral
 @pytest.mark.parametrize("mode", ["blocking", "ordered"])
 def test_calls_in_place_apply_and_steps_do_not(world: World, mode: str) -> None:
     """A parked record has climbed its ladder: it is called as often as on one step, then parked again."""

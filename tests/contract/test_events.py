@@ -6,6 +6,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from laneway import Breaker, Reject, Retry, Skip
 from laneway.events import (
     BatchHandled,
@@ -21,8 +23,6 @@ from laneway.events import (
 from support.contract import Row
 
 if TYPE_CHECKING:
-    import pytest
-
     from support.contract import World
 
 
@@ -174,6 +174,7 @@ def test_states_are_told(world: World) -> None:
     assert states.index("consuming") < len(states) - 1
 
 
+@pytest.mark.engine_neutral
 def test_columnar_handlers_tell_of_their_first_rows(world: World) -> None:
     """Rows that were handled, tried again and parked, a few of each table."""
     app, topic, told = world.app(), world.topic(1), []

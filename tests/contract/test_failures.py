@@ -8,6 +8,8 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 from laneway import Json, Reject, Retry, RetryAfter, Skip
 from support.contract import Row
 from support.contract_recorder import overlaps
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from support.contract import World
 
 
+@pytest.mark.engine_neutral
 def test_reject_parks_at_once_and_skip_finishes(world: World) -> None:
     """Reject is never repeated, whatever the attempts; Skip is counted and leaves nothing; the key goes on."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -61,6 +64,7 @@ def test_a_failing_record_is_tried_again_while_only_its_key_waits(world: World) 
     assert (parked.raw, parked.header("laneway-attempts")) == (b"bad", b"3")
 
 
+@pytest.mark.engine_neutral
 def test_an_async_handler_that_recovers_is_handled_in_order(world: World) -> None:
     """A record that succeeds at its second attempt counts as handled and keeps its place before its key's next."""
     app, topic, calls = world.app(), world.topic(2), world.recorder
@@ -82,6 +86,7 @@ def test_an_async_handler_that_recovers_is_handled_in_order(world: World) -> Non
     assert (tally.handled, tally.parked, tally.retried) == (40, 0, 20)
 
 
+@pytest.mark.engine_neutral
 def test_retry_after_sets_the_pause(world: World) -> None:
     """RetryAfter waits as long as it says instead of the back-off, and uses up an attempt."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -99,6 +104,7 @@ def test_retry_after_sets_the_pause(world: World) -> None:
     assert (tally.parked, tally.retried) == (1, 2)
 
 
+@pytest.mark.engine_neutral
 def test_retry_after_gets_its_retry_from_the_default_retry(world: World) -> None:
     """Without `retry=` a record that asks for another try has it, not before its delay; a plain error has none."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -120,6 +126,7 @@ def test_retry_after_gets_its_retry_from_the_default_retry(world: World) -> None
     assert (tally.handled, tally.parked, tally.retried) == (1, 1, 2)
 
 
+@pytest.mark.engine_neutral
 def test_retry_after_does_not_go_on_for_ever(world: World) -> None:
     """From the default `Retry` a record has ten retries at most; then it is parked, and its key goes on."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -138,6 +145,7 @@ def test_retry_after_does_not_go_on_for_ever(world: World) -> None:
     assert (parked.raw, parked.header("laneway-attempts")) == (b"busy", b"11")
 
 
+@pytest.mark.engine_neutral
 def test_what_is_not_retriable_is_parked_at_once(world: World) -> None:
     """As with `Reject`: neither attempts nor steps are spent on it; what is retriable has them. For all kinds."""
     app, calls = world.app(), world.recorder
@@ -187,6 +195,7 @@ def test_a_predicate_says_what_is_retriable(world: World) -> None:
     assert (tally.parked, tally.retried) == (3, 4)
 
 
+@pytest.mark.engine_neutral
 def test_an_undecodable_record_is_parked_and_its_key_goes_on(world: World) -> None:
     """Bytes that are not the JSON expected never reach the handler, are not repeated, and hold up nobody."""
     app, topic, calls = world.app(), world.topic(1, value=Json(dict)), world.recorder
@@ -237,6 +246,7 @@ def test_the_parked_copy_is_exact(world: World) -> None:
     assert int(told["laneway-parked-at"]) > 1_700_000_000_000
 
 
+@pytest.mark.engine_neutral
 def test_a_record_parked_again_does_not_grow(world: World) -> None:
     """A copy that is handled and fails again has the same header names, told anew."""
     app, again, topic = world.app(), world.app(), world.topic(1)
@@ -285,6 +295,7 @@ def test_an_async_call_past_its_limit_ends_before_its_key_goes_on(world: World) 
     assert (parked.raw, parked.header("laneway-error-type")) == (b"slow", b"laneway.errors.HandlerTimeoutError")
 
 
+@pytest.mark.engine_neutral
 def test_a_sync_call_past_its_limit_counts_as_failed_when_it_returns(world: World) -> None:
     """A sync call cannot be stopped: it runs to its end, then its record is parked, then its key goes on."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -303,6 +314,7 @@ def test_a_sync_call_past_its_limit_counts_as_failed_when_it_returns(world: Worl
     assert [record.raw for record in world.errors(app)] == [b"slow"]
 
 
+@pytest.mark.engine_neutral
 def test_a_skipped_record_does_not_use_up_the_time_of_the_next(world: World) -> None:
     """The time limit counts each call for itself, also behind one that raised."""
     app, topic = world.app(), world.topic(1)

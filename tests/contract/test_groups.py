@@ -35,6 +35,7 @@ def _row(number: int, customer: int) -> Row:
     return Row(b"k%d" % (number % 7), b'{"customer": {"id": %d}, "number": %d}' % (customer, number))
 
 
+@pytest.mark.engine_neutral("async")
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_call_has_the_records_of_one_group(world: World, kind: str) -> None:
     """All that were gathered of a customer, in key order; a key is never in two calls at once."""
@@ -68,6 +69,7 @@ def test_a_call_has_the_records_of_one_group(world: World, kind: str) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_each_group_has_an_outcome_of_its_own(world: World) -> None:
     """One that raises is tried again and parked alone, single records can be marked, the others are finished."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -101,6 +103,7 @@ def test_each_group_has_an_outcome_of_its_own(world: World) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_records_of_a_key_in_several_groups_keep_the_order_of_the_groups(world: World) -> None:
     """Once one has failed, later ones of its key that were not called yet wait for its verdict."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -123,6 +126,7 @@ def test_records_of_a_key_in_several_groups_keep_the_order_of_the_groups(world: 
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_a_kind_that_loses_a_record_loses_nothing(world: World) -> None:
     """Nothing is called, all that it was given is parked with the reason, and the run ends."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -147,6 +151,7 @@ def test_a_kind_that_loses_a_record_loses_nothing(world: World) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_a_group_is_bisected(world: World) -> None:
     """A bad record costs neither the others of its group nor those of other groups."""
     app, topic, calls = world.app(), world.topic(1), world.recorder

@@ -8,6 +8,8 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from laneway import Json, Text
 from support.contract import Row, values_by_key
 
@@ -40,6 +42,7 @@ def test_a_handler_returns_no_message_one_or_several(world: World) -> None:
     assert (tally.handled, tally.produced) == (60, 60)
 
 
+@pytest.mark.engine_neutral
 def test_messages_of_an_async_handler_keep_the_order_of_their_key(world: World) -> None:
     """What an async handler returns for a key is written in the order of that key's records."""
     app, topic, out = world.app(), world.topic(value=Text()), world.topic(value=Text())
@@ -54,6 +57,7 @@ def test_messages_of_an_async_handler_keep_the_order_of_their_key(world: World) 
     assert values_by_key(world.output(out)) == {b"k%d" % k: [f"V{n:03d}" for n in range(k, 100, 5)] for k in range(5)}
 
 
+@pytest.mark.engine_neutral
 def test_messages_with_an_empty_key_stay_together(world: World) -> None:
     """An empty key is a key for what goes out too: its messages share a partition, those without a key do not."""
     app, topic, out = world.app(), world.topic(1), world.topic(4)
@@ -69,6 +73,7 @@ def test_messages_with_an_empty_key_stay_together(world: World) -> None:
     assert len({record.partition for record in records if record.key == b""}) == 1
 
 
+@pytest.mark.engine_neutral
 def test_a_tombstone_is_not_an_empty_value(world: World) -> None:
     """A null value reaches the handler as None, past the codec, and leaves as a null; an empty one stays empty."""
     app, topic, out = world.app(), world.topic(1, value=Text()), world.topic(1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from laneway import Json, Reject, Retry, Topic
 from laneway.events import InterceptorFailed, RecordDropped, RecordSkipped
 from support.contract import Row
@@ -46,6 +48,7 @@ def test_the_handler_sees_the_changed_record_and_the_copy_is_the_original(world:
     assert (parked.key, parked.raw, parked.headers[0], parked.header("by")) == (b"k", b"bad", ("own", b"1"), None)
 
 
+@pytest.mark.engine_neutral
 def test_a_dropped_record_is_skipped(world: World) -> None:
     """It is finished, its key goes on, and the reason names the interceptor; an async handler is no different."""
     app, topic, calls, told = world.app(), world.topic(1), world.recorder, []
@@ -71,6 +74,7 @@ def test_a_dropped_record_is_skipped(world: World) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_an_interceptor_that_raises_sends_its_record_up_the_ladder(world: World) -> None:
     """The handler is not called with it; it is tried again, then parked, and nobody else is harmed."""
     app, topic, calls = world.app(), world.topic(1, value=Json(dict)), world.recorder
@@ -96,6 +100,7 @@ def test_an_interceptor_that_raises_sends_its_record_up_the_ladder(world: World)
     assert parked.header("laneway-error-message") == b"unknown customer"
 
 
+@pytest.mark.engine_neutral
 def test_members_of_a_batch_stand_for_their_originals(world: World) -> None:
     """A rewritten member that is rejected parks the record behind it; dropped ones never are in the batch."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -121,6 +126,7 @@ def test_members_of_a_batch_stand_for_their_originals(world: World) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_a_unique_handler_sees_the_changed_newest_record(world: World) -> None:
     """Only the newest of a key passes, and what it supersedes is finished with it."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -143,6 +149,7 @@ def test_a_unique_handler_sees_the_changed_newest_record(world: World) -> None:
     assert (tally.handled, tally.superseded) == (1, 1)
 
 
+@pytest.mark.engine_neutral
 def test_messages_are_changed_or_dropped_before_they_are_encoded(world: World) -> None:
     """The record is handled when those that are left are safe, or when none is."""
     app, topic = world.app(), world.topic(1)
@@ -168,6 +175,7 @@ def test_messages_are_changed_or_dropped_before_they_are_encoded(world: World) -
     assert (tally.handled, tally.produced) == (2, 2)
 
 
+@pytest.mark.engine_neutral
 def test_parked_copies_are_masked_or_dropped(world: World) -> None:
     """A header is added and the value hidden; a copy that is dropped finishes its record, which counts as dropped."""
     app, topic, told = world.app(), world.topic(1), []
@@ -196,6 +204,7 @@ def test_parked_copies_are_masked_or_dropped(world: World) -> None:
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 def test_an_error_interceptor_that_fails_loses_nothing(world: World) -> None:
     """The copy goes out as it was, and the failure is told."""
     app, topic, told = world.app(), world.topic(1), []
@@ -220,6 +229,7 @@ def test_an_error_interceptor_that_fails_loses_nothing(world: World) -> None:
     assert event.error == "KeyError: 'card'"
 
 
+@pytest.mark.engine_neutral
 def test_only_what_is_parked_passes_an_error_interceptor(world: World) -> None:
     """The copy on a retry topic is the record as it came, or it could not be handled there."""
     app, topic = world.app(), world.topic(1)

@@ -25,6 +25,7 @@ def first_ends(calls: list) -> list[bytes]:
     return [call.facts["value"] for call in sorted(last.values(), key=lambda call: call.ended)]
 
 
+@pytest.mark.engine_neutral("ordered")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_record_climbs_the_ladder_and_is_parked(world: World, mode: str) -> None:
     """One call at the source and one on each step, never early; then its copy is exact and tells of all calls."""
@@ -54,6 +55,7 @@ def test_a_record_climbs_the_ladder_and_is_parked(world: World, mode: str) -> No
     assert parked.header("laneway-origin-topic") == topic.name.encode()
 
 
+@pytest.mark.engine_neutral("unordered")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_record_that_recovers_on_a_step_ends_there(world: World, mode: str) -> None:
     """A success on a step is the end: nothing is parked, and the group has finished every topic."""
@@ -73,6 +75,7 @@ def test_a_record_that_recovers_on_a_step_ends_there(world: World, mode: str) ->
     assert world.committed(app, topic) == world.ends(topic)
 
 
+@pytest.mark.engine_neutral
 @pytest.mark.parametrize("mode", MODES)
 def test_a_delay_that_is_asked_for_is_kept_on_the_ladder(world: World, mode: str) -> None:
     """In place it is kept as asked; else the next step that waits as long is taken, and without one it is in place."""
@@ -101,6 +104,7 @@ def test_a_delay_that_is_asked_for_is_kept_on_the_ladder(world: World, mode: str
     assert (tally.parked, tally.deferred) == (3, 0 if mode == "blocking" else 4)
 
 
+@pytest.mark.engine_neutral("ordered", "unordered")
 @pytest.mark.parametrize("mode", MODES)
 def test_what_order_a_mode_keeps(world: World, mode: str) -> None:
     """Blocking and ordered: a key's records end in order. Unordered: first calls are in order, later ones overtake."""
@@ -128,6 +132,7 @@ def test_what_order_a_mode_keeps(world: World, mode: str) -> None:
     assert (tally.handled, tally.parked) == ((42, 6) if mode == "ordered" else (48, 0))
 
 
+@pytest.mark.engine_neutral
 def test_a_record_that_queued_behind_another_keeps_its_attempts(world: World) -> None:
     """In ordered mode the record behind a failed one has its first call where it queued, and climbs on from there."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -150,6 +155,7 @@ def test_a_record_that_queued_behind_another_keeps_its_attempts(world: World) ->
     assert parked[b"2"].header("laneway-origin-offset") == b"1"
 
 
+@pytest.mark.engine_neutral
 def test_in_park_mode_records_without_a_key_wait_for_nobody(world: World) -> None:
     """A null key has no order, so nothing queues behind it; an empty key is a key."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -168,6 +174,7 @@ def test_in_park_mode_records_without_a_key_wait_for_nobody(world: World) -> Non
     assert (tally.handled, tally.deferred) == (4, 3)
 
 
+@pytest.mark.engine_neutral
 def test_order_by_something_else_holds_in_park_mode(world: World) -> None:
     """What stands in for the key also decides who queues behind whom."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -186,6 +193,7 @@ def test_order_by_something_else_holds_in_park_mode(world: World) -> None:
     assert ends[0] == "3"
 
 
+@pytest.mark.engine_neutral
 @pytest.mark.parametrize("kind", ["batch", "unique"])
 @pytest.mark.parametrize("mode", ["unordered", "ordered"])
 def test_a_batch_that_fails_climbs_the_ladder(world: World, kind: str, mode: str) -> None:
@@ -224,6 +232,7 @@ def test_a_columnar_handler_that_fails_climbs_the_ladder(world: World) -> None:
     assert sorted(record.header("laneway-origin-offset") for record in parked) == [b"%d" % n for n in range(5)]
 
 
+@pytest.mark.engine_neutral
 def test_rejected_and_undecodable_records_skip_the_ladder(world: World) -> None:
     """Trying again cannot help, so they are parked at once."""
     app, topic = world.app(), world.topic(1, value=Json(int))
@@ -258,6 +267,7 @@ def test_a_step_may_have_a_function_of_its_own(world: World) -> None:
     assert (tally.handled, tally.parked) == (1, 0)
 
 
+@pytest.mark.engine_neutral
 def test_names_and_header_styles_can_be_chosen(world: World) -> None:
     """Patterns name the retry and error topics; the copy carries the headers that Spring's tools look for."""
     plain, topic = world.app(), world.topic(3)
@@ -346,6 +356,7 @@ def test_a_delayed_handler_runs_nothing_early(world: World) -> None:
     assert tally.handled == 2
 
 
+@pytest.mark.engine_neutral
 def test_a_timestamp_that_the_error_topic_refuses_does_not_hold_a_record_up(world: World) -> None:
     """A record of the far future is parked with the time of its copy; a header tells its own."""
     app, topic = world.app(), world.topic(1)
@@ -364,6 +375,7 @@ def test_a_timestamp_that_the_error_topic_refuses_does_not_hold_a_record_up(worl
     assert parked.header("laneway-origin-timestamp") == b"%d" % future
 
 
+@pytest.mark.engine_neutral
 def test_the_last_step_may_rescue_what_cannot_be_parked(world: World) -> None:
     """It is told at each try; what it says is safe is finished, and what it raises changes nothing."""
     app, topic, calls = world.app(), world.topic(1), world.recorder

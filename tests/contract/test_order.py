@@ -60,6 +60,7 @@ def test_a_key_runs_in_order_and_never_twice_at_once(world: World, kind: str) ->
     assert all(offsets == sorted(offsets) for offsets in offsets_by(made, "key").values())
 
 
+@pytest.mark.engine_neutral("async")
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_large_backlog_keeps_order_through_failures(world: World, kind: str) -> None:
     """Thousands of fast records, some of which fail, are each finished once and in the order of their keys."""
@@ -135,6 +136,7 @@ def test_more_sync_keys_are_in_work_than_there_are_partitions(world: World) -> N
     assert 6 < most_at_once(calls.calls()) <= 12
 
 
+@pytest.mark.engine_neutral("sync")
 @side_by_side
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_call_that_hangs_holds_up_nothing_but_its_key(world: World, kind: str) -> None:
@@ -196,6 +198,7 @@ def test_slow_records_run_side_by_side_from_the_first_on(world: World) -> None:
     assert most_at_once(calls.calls()) == 10
 
 
+@pytest.mark.engine_neutral("0")
 @pytest.mark.parametrize("lanes", [0, 1])
 def test_core_mode_works_through_a_partition_one_record_at_a_time(world: World, lanes: int) -> None:
     """With 0 lanes as with 1 a partition has one record in work, in offset order, while partitions run side by side."""
@@ -214,6 +217,7 @@ def test_core_mode_works_through_a_partition_one_record_at_a_time(world: World, 
     assert 2 <= most_at_once(made) <= 3
 
 
+@pytest.mark.engine_neutral
 def test_partition_order_holds_whatever_the_keys(world: World) -> None:
     """With order="partition" many lanes do not let two records of a partition overlap."""
     app, topic, calls = world.app(), world.topic(2), world.recorder
@@ -230,6 +234,7 @@ def test_partition_order_holds_whatever_the_keys(world: World) -> None:
     assert all(offsets == list(range(20)) for offsets in offsets_by(made, "partition").values())
 
 
+@pytest.mark.engine_neutral
 def test_without_order_one_key_uses_all_lanes(world: World) -> None:
     """With order="none" records of one key are in work at the same time."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -247,6 +252,7 @@ def test_without_order_one_key_uses_all_lanes(world: World) -> None:
     assert 5 < most_at_once(made) <= 10
 
 
+@pytest.mark.engine_neutral
 def test_no_key_has_no_order_and_an_empty_key_is_a_key(world: World) -> None:
     """Records without a key spread over the lanes; those with an empty key run one after the other."""
     app, topic, calls = world.app(), world.topic(1), world.recorder

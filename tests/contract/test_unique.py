@@ -30,6 +30,7 @@ def test_only_the_newest_record_of_a_key_reaches_the_handler(world: World) -> No
     assert world.committed(app, topic) == {0: 5}
 
 
+@pytest.mark.engine_neutral
 def test_a_newest_record_that_fails_is_parked_and_takes_the_older_ones_along(world: World) -> None:
     """Only the newest is copied to the error topic; what it superseded is finished with it."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -48,6 +49,7 @@ def test_a_newest_record_that_fails_is_parked_and_takes_the_older_ones_along(wor
     assert [sorted(call.offsets) for call in calls.calls()] == [[2, 3], [2]]
 
 
+@pytest.mark.engine_neutral
 def test_records_without_a_key_supersede_nothing(world: World) -> None:
     """They have no order, so none of them is newer."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
@@ -62,6 +64,7 @@ def test_records_without_a_key_supersede_nothing(world: World) -> None:
     assert (tally.handled, tally.superseded) == (3, 1)
 
 
+@pytest.mark.engine_neutral
 @pytest.mark.parametrize("by", ["header", "field"])
 def test_records_are_ordered_by_something_else_than_their_key(world: World, by: str) -> None:
     """Records of one customer run one after the other although their keys differ; a poison record is parked as ever."""
