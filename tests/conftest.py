@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from support.contract import Cluster
 
 
+ROOT = Path(__file__).parents[1]
 _BROKER: pytest.StashKey[tuple[ExitStack, str]] = pytest.StashKey()
 
 
@@ -35,8 +39,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _uses_the_session(nodeid: str) -> bool:
-    """Whether a test is one of the contract on Spark, which share a session."""
-    return nodeid.startswith("tests/contract/") and "spark" in nodeid.partition("[")[2]
+    """Whether a test shares the Spark session: the contract on Spark, and files of scenarios that ask for `spark`."""
+    path, _, name = nodeid.partition("::")
+    return "spark" in name.partition("[")[2] if path.startswith("tests/contract/") else _asks_for_the_session(path)
+
+
+@cache
+def _asks_for_the_session(path: str) -> bool:
+    return re.search(r"^def test_\w+\([^)]*\bspark\b", (ROOT / path).read_text(), re.MULTILINE) is not None
 
 
 @pytest.hookimpl(optionalhook=True)

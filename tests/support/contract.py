@@ -13,6 +13,7 @@ from laneway import App, Raw, Topic
 from laneway.errors import AdminError, MessageTooLargeError, TimestampRefusedError
 from laneway.testing import FakeEngine, FakeKafka
 from support.contract_recorder import Recorder
+from support.waiting import delivered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -338,5 +339,5 @@ def _send(producer: Any, topic: str, rows: Iterable[Row]) -> None:
     for row in rows:
         rest = {"partition": row.partition, "timestamp": row.timestamp}
         given = {name: value for name, value in rest.items() if value is not None}
-        producer.produce(topic, row.value, row.key, headers=list(row.headers) or None, **given)
+        producer.produce(topic, row.value, row.key, headers=list(row.headers) or None, on_delivery=delivered, **given)
         producer.poll(0)

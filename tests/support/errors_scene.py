@@ -16,7 +16,7 @@ from unittest import mock
 from laneway import Record
 from laneway.cli import main
 from support.doors import AssignedConsumer, BrokerUnavailableError, Failure, GroupOffsets, OffsetRange, parked_headers
-from support.waiting import eventually
+from support.waiting import delivered, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -113,6 +113,7 @@ class ErrorScene:
             headers=list(row.headers),
             partition=partition,
             timestamp=row.timestamp,
+            on_delivery=delivered,
         )
         assert self.cluster.producer.flush(20) == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -9,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from laneway.devkit.history import check, read_history
+from laneway import App, Reject, SparkEngine, Topic
+from laneway.devkit.history import Recorder, check, read_history
+from laneway.settings import load
 from support.doors import Admin, AssignedConsumer, BrokerUnavailableError, OffsetRange, error_topic_name
 from support.processes import LanewayRun
-from support.waiting import eventually
+from support.waiting import delivered, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from laneway import Record
+    from laneway import Message, Record
     from laneway.devkit.history import Event, Verdict
+    from laneway.observe import Tally
     from support.doors import Headers
 
 __all__ = ["Scene"]
@@ -67,7 +71,7 @@ class Scene:
         for key, value in rows:
             while True:
                 try:
-                    self.producer.produce(self.topic, value, key, **place)
+                    self.producer.produce(self.topic, value, key, on_delivery=delivered, **place)
                     break
                 except BufferError:
                     self.producer.poll(0.05)
@@ -110,6 +114,33 @@ class Scene:
         code = run.ended(timeout)
         assert code == 0, run.output
         return run
+
+    def once(self, *, output: str = "", **settings: Any) -> Tally:
+        """Handle what there is in the Spark session of the test run, which the caller has as its fixture `spark`.
+
+        Args:
+            output: a topic that gets a copy of each record.
+            settings: their paths and values, with two underscores for a dot.
+        """
+        history = self._history("")
+        history.mkdir(exist_ok=True)
+        recorder, app = Recorder(str(history)), App(self.group)
+
+        @app.handler(Topic(self.topic), lanes=8)
+        async def handle(record: Record[bytes]) -> Message[Any] | None:
+            recorder.write(record, time.monotonic())
+            if (record.raw or b"").startswith(b"poison"):
+                raise Reject("poison")
+            return Topic(output).message(record.raw, key=record.key, headers=record.headers) if output else None
+
+        overrides = {name.replace("__", "."): value for name, value in settings.items()}
+        engine = SparkEngine(load(overrides={"brokers": self.bootstrap, **overrides}), once=True)
+        tally: Tally = app.run(engine).tally
+        return tally
+
+    def finish_on_direct(self, **rest: Any) -> LanewayRun:
+        """Handle what is left on the direct engine: it begins at the same offsets, and starts without a JVM."""
+        return self.finish(LANEWAY_ENGINE="direct", **rest)
 
     def calls(self, life: str = "") -> list[Event]:
         """What the handlers did so far."""

@@ -70,6 +70,8 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 _HANDLER = _StderrHandler()
+# py4j logs a trace for each failed call from the JVM, as in a forced stop; the engine reports what matters.
+_HANDLER.addFilter(lambda record: record.name.partition(".")[0] != "py4j")
 
 
 @contextmanager

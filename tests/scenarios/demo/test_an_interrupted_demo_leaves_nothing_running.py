@@ -27,7 +27,14 @@ def _signals_count():
 
 
 @pytest.mark.parametrize(
-    "moment", ["nothing said yet", "Kafka is up", "produced", "demo on Spark: starting", "demo on Spark: consuming"]
+    "moment",
+    [
+        pytest.param("nothing said yet", marks=pytest.mark.soak),
+        "Kafka is up",
+        pytest.param("produced", marks=pytest.mark.soak),
+        pytest.param("demo on Spark: starting", marks=pytest.mark.soak),
+        "demo on Spark: consuming",
+    ],
 )
 def test_an_interrupted_demo_leaves_nothing_running(moment):
     """Whatever it is doing, the demo ends with code 130 and no trace, and its broker, JVM and workers end with it."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["sync", pytest.param("async", marks=pytest.mark.soak)])
 def test_its_share_is_repeated_and_the_run_goes_on(scene: Scene, kind: str) -> None:
     """Kill -9 of the workers repeats their tasks, loses nothing, and the run ends well."""
     scene.produce(3_000)

@@ -19,19 +19,18 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 BATCH = 1_000
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_the_first_signal_finishes_the_batch(scene: Scene, number: signal.Signals) -> None:
+def test_the_first_signal_finishes_the_batch(scene: Scene) -> None:
     """The first signal finishes and commits the running batch and exits with 0; a restart repeats nothing."""
     scene.produce(3_000)
     first = scene.run(life="-1", seconds=0.02, LANEWAY_SPARK_MAX_BATCH_RECORDS=BATCH)
     scene.after_calls(BATCH + 300, life="-1")
     # To all processes: Ctrl-C reaches the whole group of a terminal, and a service manager ends whole groups too.
-    os.killpg(first.process.pid, number)
+    os.killpg(first.process.pid, signal.SIGINT)
     assert first.ended() == 0, first.output
     handled = len(scene.calls("-1"))
     assert scene.lag() == 3_000 - handled
     assert 0 < scene.lag() < 3_000
-    scene.finish(life="-2", seconds=0)
+    scene.finish_on_direct(life="-2", seconds=0)
 
     verdict = check([*scene.calls("-1"), *scene.calls("-2")], scene.ends())
     assert verdict.is_clean, verdict
@@ -40,25 +39,24 @@ def test_the_first_signal_finishes_the_batch(scene: Scene, number: signal.Signal
     assert "Traceback" not in first.output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_the_second_signal_stops_now(scene: Scene, number: signal.Signals) -> None:
+def test_the_second_signal_stops_now(scene: Scene) -> None:
     """The second signal does not wait for a blocked handler, exits with 3, commits nothing and loses nothing."""
     scene.produce(600)
     gate = scene.folder / "gate"
     first = scene.run(life="-1", gate=gate)
     eventually(lambda: "consuming" in first.output and first.workers(), timeout=90)
     eventually(lambda: any(worker.num_threads() > 8 for worker in first.workers()), timeout=60, why="calls that wait")
-    first.send(number)
+    first.send(signal.SIGTERM)
     eventually(lambda: "stopping" in first.output, timeout=30)
     assert first.is_running
-    first.send(number)
+    first.send(signal.SIGTERM)
     assert first.ended(30) == 3, first.output
     eventually(lambda: not first.family(), timeout=20, why=lambda: f"the end of {first.family()}")
     assert scene.calls("-1") == []
     assert scene.lag() == 600
     assert "Traceback" not in first.output
     gate.touch()
-    scene.finish(life="-2", seconds=0)
+    scene.finish_on_direct(life="-2", seconds=0)
     assert check(scene.calls("-2"), scene.ends()).is_clean
     assert scene.lag() == 0
 

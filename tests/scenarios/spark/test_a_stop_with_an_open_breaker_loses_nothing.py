@@ -45,7 +45,7 @@ def test_a_stop_ends_within_drain_and_the_records_are_read_again(scene: Scene) -
     assert (scene.lag(), scene.parked()) == (600, [])
     assert "Traceback" not in first.output
     up.touch()
-    scene.finish(target=APP, life="-2", vain=vain, up=up)
+    scene.finish_on_direct(target=APP, life="-2", vain=vain, up=up)
     assert check(scene.calls("-2"), scene.ends()).is_clean
     assert (scene.lag(), scene.parked()) == (0, [])
 

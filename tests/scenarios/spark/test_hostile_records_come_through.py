@@ -41,20 +41,20 @@ def _produce(scene: Scene, *, prefix: bytes = b"") -> None:
     assert scene.producer.flush(60) == 0
 
 
-def test_to_an_output_topic(scene: Scene) -> None:
+def test_to_an_output_topic(scene: Scene, spark: object) -> None:
     """A record that a handler passes on arrives byte by byte the same, with its headers in order and null kept null."""
     output = f"{scene.topic}.copy"
     scene.admin.create(output, 3)
     _produce(scene)
-    scene.finish(kind="async", seconds=0, output=output)
+    scene.once(output=output)
     assert _bag(scene, output, strip=False) == _bag(scene, scene.topic, strip=False)
     assert scene.verdict().is_clean
 
 
-def test_to_the_error_topic(scene: Scene) -> None:
+def test_to_the_error_topic(scene: Scene, spark: object) -> None:
     """A parked copy has the record's key, value, timestamp and headers, and ours once, whatever came in."""
     _produce(scene, prefix=b"poison")
-    scene.finish(seconds=0)
+    scene.once()
     copies = scene.read(scene.error_topic)
     assert _bag(scene, scene.error_topic, strip=True) == _bag(scene, scene.topic, strip=True)
     for copy in copies:

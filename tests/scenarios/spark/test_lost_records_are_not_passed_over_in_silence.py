@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import TopicPartition
 
-from laneway import App, Record, SparkEngine, Topic
-from laneway.settings import load
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -25,30 +23,34 @@ def _told(output: str) -> str:
     return lines[0]
 
 
-def test_deleted_records(scene: Scene) -> None:
-    """Records deleted before they were read fail the run by name, or are counted when that is asked for."""
+def test_deleted_records(scene: Scene, spark: object) -> None:
+    """Records deleted before they were read fail the run by name, or are counted exactly when that is asked for."""
     scene.produce_rows([(b"k", b"v")] * 100, partition=1)
-    scene.finish(seconds=0)
+    scene.once()
     assert scene.committed()[1] == 100
+    scene.commit({1: 100, 2: 0})
     scene.produce_rows([(b"k", b"v")] * 100, partition=1)
-    place = TopicPartition(scene.topic, 1, 150)
-    scene.client.delete_records([place])[place].result()
+    scene.produce_rows([(b"k", b"v")] * 10, partition=2)
+    places = [TopicPartition(scene.topic, 1, 137), TopicPartition(scene.topic, 2, 10)]
+    for answer in scene.client.delete_records(places).values():
+        answer.result()
 
     failed = scene.run("--once", seconds=0)
     assert failed.ended() == 1, failed.output
-    for part in (f"{scene.topic}[1]", "100", "149", "150", "on_data_loss: continue"):
+    for part in (f"{scene.topic}[1]", "100", "136", "137", "on_data_loss: continue"):
         assert part in _told(failed.output)
     assert len(scene.calls()) == 100
     assert scene.committed()[1] == 100
 
-    scene.finish(seconds=0, LANEWAY_ON_DATA_LOSS="continue")
-    handled = {call.offset for call in scene.calls()}
-    assert handled == {*range(100), *range(150, 200)}
+    tally = scene.once(on_data_loss="continue")
+    assert (tally.lost, tally.handled, tally.gaps) == (47, 63, 0)
+    assert {call.offset for call in scene.calls()} == {*range(100), *range(137, 200)}
     assert scene.lag() == 0
 
 
-def test_a_topic_made_anew(scene: Scene) -> None:
-    """A topic that was deleted and made anew fails the run by name, or is read from its start if that is asked for."""
+@pytest.mark.soak  # the same without a checkpoint: test_recreated_topics.py
+def test_a_recreated_topic(scene: Scene) -> None:
+    """A topic that was deleted and recreated fails the run by name, or is read from its start if that is asked for."""
     flags = ("--checkpoint", str(scene.folder / "checkpoint"))
     scene.produce_rows([(b"k", b"v")] * 100, partition=1)
     scene.finish(*flags, seconds=0, life="-1")
@@ -63,24 +65,4 @@ def test_a_topic_made_anew(scene: Scene) -> None:
         assert part in _told(failed.output)
     scene.finish(*flags, seconds=0, life="-2", LANEWAY_ON_DATA_LOSS="continue")
     assert scene.verdict("-2").is_clean
-    assert scene.lag() == 0
-
-
-def test_the_count_of_lost_records(scene: Scene, spark: object) -> None:
-    """Going on after a loss counts exactly the records that are gone."""
-    scene.produce_rows([(b"k", b"v")] * 100, partition=1)
-    scene.produce_rows([(b"k", b"v")] * 10, partition=2)
-    places = [TopicPartition(scene.topic, 1, 37), TopicPartition(scene.topic, 2, 10)]
-    app = App(scene.group)
-
-    @app.handler(Topic(scene.topic))
-    def nothing(record: Record[bytes]) -> None:
-        """Take it."""
-
-    settings = load(overrides={"brokers": scene.bootstrap, "on_data_loss": "continue"})
-    scene.commit({1: 0, 2: 0})
-    for answer in scene.client.delete_records(places).values():
-        answer.result()
-    tally = app.run(SparkEngine(settings, once=True)).tally
-    assert (tally.lost, tally.handled, tally.gaps) == (47, 63, 0)
     assert scene.lag() == 0

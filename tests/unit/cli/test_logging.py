@@ -38,12 +38,13 @@ class Terminal(io.StringIO):
 
 
 def test_a_line_has_level_logger_and_message(capsys):
-    """Of laneway INFO is shown, of other loggers only warnings."""
+    """Of laneway INFO is shown, of other loggers only warnings, and of py4j nothing: each forced stop makes it log."""
     with log_lines():
         logger("kafka").info("created %s", "orders.retry")
         logger("kafka").debug("hidden")
         logging.getLogger("shop").info("hidden")
         logging.getLogger("shop").warning("slow")
+        logging.getLogger("py4j.clientserver").error("hidden")
     lines = [line.split(" ", 2)[2] for line in capsys.readouterr().err.splitlines()]
     assert lines == ["INFO laneway.kafka: created orders.retry", "WARNING shop: slow"]
 

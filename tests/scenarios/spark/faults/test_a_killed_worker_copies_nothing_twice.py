@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("mode", ["unordered", "ordered"])
+@pytest.mark.parametrize("mode", [pytest.param("unordered", marks=pytest.mark.soak), "ordered"])
 def test_every_failing_record_has_one_copy_on_each_topic(scene: FaultScene, mode: str) -> None:
     """Spark repeats the task, which leaves out the records whose copies are safe: none is copied or parked twice."""
     scene.produce_rows((b"k%d" % (number % 200), b"9" if number % 7 == 0 else b"0") for number in range(2_000))
