@@ -49,7 +49,7 @@ def bench(
 ) -> None:
     """Measure a workload: records per second against the ideal, CPU, memory, latency, order and loss.
 
-    A timed pass runs on a warm query without any recording; a second pass writes down every call and checks it.
+    A timed pass runs on a warm query without any recording; a second pass records every call and checks order and loss.
     """
     from laneway.devkit.bench import WORKLOADS, measure
     from laneway.devkit.broker import FULL_SPEED, ephemeral

@@ -1,4 +1,4 @@
-"""``laneway config``: shows the effective settings, or says what is wrong with them."""
+"""``laneway config``: show the effective settings, or what is wrong with them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def show(
 
 @app.command()
 def check(config: ConfigOption = None, profile: ProfileOption = "default") -> None:
-    """Print 'ok', or every problem with file, line, key and fix. Nothing is connected to."""
+    """Print 'ok', or every problem with file, line, key and fix. Connects to nothing."""
     _warn(_loaded(config, profile))
     typer.echo("ok")
 

@@ -1,4 +1,4 @@
-"""`laneway demo`: see the whole of it work in half a minute."""
+"""`laneway demo`: a complete run in half a minute."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-_INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT
+_INTERRUPTED = 130  # as shells report it: 128 plus the number of SIGINT
 
 
 def demo(
     records: Annotated[int, typer.Option(min=1, help="How many orders to produce and handle.")] = 60_000,
-    lanes: Annotated[int, typer.Option(min=1, help="Keys of a partition in work at once.")] = 25,
+    lanes: Annotated[int, typer.Option(min=1, help="Lanes per partition.")] = 25,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; progress goes to stderr.")] = False,
 ) -> None:
-    """Start a Kafka, handle orders with a slow handler on Spark, and check every call that was made.
+    """Start a Kafka, handle orders with a slow handler on Spark, and check every call.
 
-    Needs nothing but Java; the first time the Kafka jars (44 MB) are fetched. Nothing is left behind. Exit codes: 0 all
-    in order, 1 something was lost, repeated or out of order, 130 interrupted.
+    Needs only Java. The first run fetches the Kafka jars (44 MB). Leaves nothing behind. Exit codes: 0 clean, 1 a
+    record was lost, repeated or out of order, 130 interrupted.
     """
     began = time.monotonic()
     try:
@@ -80,7 +80,7 @@ class _Show:
             yield show
 
     def _line(self, stage: str, done: int, total: int) -> None:
-        # Only the jars take long enough that a log should show how far it is.
+        # Only the jars take long enough to need progress in a log.
         if stage in ("resolving", "downloading") and (done == total or done % 10 == 0):
             self.say(f"{stage}: {done} of {total}")
 

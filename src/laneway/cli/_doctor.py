@@ -1,4 +1,4 @@
-"""``laneway doctor``: is this machine ready, and if not, what to do."""
+"""``laneway doctor``: check this machine, and say how to fix what is missing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def doctor(
         table = Table(box=None, pad_edge=False)
         table.add_column("check", no_wrap=True)
         table.add_column("status", no_wrap=True)
-        # Folded, not cut: a path with its end missing is of no use.
-        table.add_column("what was found, and what to do", overflow="fold")
+        # Folded, not cut: a path without its end is useless.
+        table.add_column("finding and fix", overflow="fold")
         for result in results:
             status = f"[{_STYLE[result.status]}]{result.status}[/]"
             found = f"{result.detail}\nFix: {result.fix}" if result.fix else result.detail

@@ -22,25 +22,25 @@ __all__ = ["Kinds", "Newest", "Question", "list_topic"]
 T = TypeVar("T")
 
 _SHOWN = 50
-_MOST_KINDS = 1_000  # types counted one by one; a writer of odd headers could make up millions
+_MOST_KINDS = 1_000  # types counted one by one; a faulty producer could invent millions
 _COLUMNS = ("place", "parked at", "handler", "origin", "key", "error", "message")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be listed, and how."""
+    """What to list, and how."""
 
     target: str
     filter: Filter
     limit: int | None
     everything: bool = False
-    """Also records that are done."""
+    """Also records that are no longer open."""
     by_type: bool = False
     as_lines: bool = False
 
 
 class Newest(Generic[T]):
-    """What was made of the newest records, and how many there were in all; memory does not grow with their number."""
+    """Keeps a rendering of the newest records only, and counts all; memory stays bounded."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -48,9 +48,9 @@ class Newest(Generic[T]):
         self.count = 0
 
     def add(self, parked: ParkedRecord, make: Callable[[], T]) -> None:
-        """Take note of a record; *make* is called only if it is among the newest so far."""
+        """Count a record; *make* renders it only if it is among the newest so far."""
         self.count += 1
-        # One that does not tell when it was parked counts as old: else any writer could push the others out.
+        # A record without the time counts as old, or any producer could push the others out.
         rank = (-1.0 if parked.parked_at is None else parked.parked_at.timestamp(), *parked.place)
         if len(self._heap) < self._most:
             heapq.heappush(self._heap, (rank, make()))
@@ -58,13 +58,13 @@ class Newest(Generic[T]):
             heapq.heapreplace(self._heap, (rank, make()))
 
     def in_order(self) -> list[T]:
-        """What was made, that of the newest last."""
+        """The renderings, the newest last."""
         return [made for _, made in sorted(self._heap, key=lambda item: item[0])]
 
 
 @dataclass(slots=True)
 class Kinds:
-    """How many records there are of each type of error, and from when to when."""
+    """Counts records by type of error, with the oldest and newest of each."""
 
     counts: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -86,21 +86,21 @@ class Kinds:
 
 
 def list_topic(topic: ErrorTopic, question: Question) -> None:
-    """Print the records of one error topic that are meant."""
+    """Print the selected records of one error topic."""
     with ErrorLog(topic) as log:
         extents = log.extents()
         if not extents:
             typer.echo(f"nothing is parked: there is no topic {topic.name} yet", err=question.as_lines)
         elif question.by_type:
-            _print_kinds(topic, _meant(log, extents, question), question)
+            _print_kinds(topic, _selected(log, extents, question), question)
         elif question.as_lines:
-            _print_lines(_meant(log, extents, question), question)
+            _print_lines(_selected(log, extents, question), question)
         else:
-            _print_rows(topic, _meant(log, extents, question), question)
+            _print_rows(topic, _selected(log, extents, question), question)
 
 
-def _meant(log: ErrorLog, extents: dict[int, OpenRange], question: Question) -> Iterator[tuple[ParkedRecord, bool]]:
-    """The records that are meant, and whether each is open."""
+def _selected(log: ErrorLog, extents: dict[int, OpenRange], question: Question) -> Iterator[tuple[ParkedRecord, bool]]:
+    """The selected records, and whether each is open."""
     for partition, extent in sorted(extents.items()):
         start = extent.start if question.everything else extent.open
         if start < extent.end:
@@ -133,7 +133,7 @@ def _print_rows(topic: ErrorTopic, meant: Iterator[tuple[ParkedRecord, bool]], q
     _say_how_many(topic, newest.count, question, more)
     if rows:
         place = rows[-1][-len(_COLUMNS)]
-        typer.echo(f"one of them in full: laneway errors show {question.target} {place}")
+        typer.echo(f"details of one: laneway errors show {question.target} {place}")
 
 
 def _print_kinds(topic: ErrorTopic, meant: Iterator[tuple[ParkedRecord, bool]], question: Question) -> None:
@@ -157,5 +157,5 @@ def _say_how_many(topic: ErrorTopic, count: int, question: Question, more: str =
         typer.echo(f"{topic.name}: {count:,} {kind}record{'' if count == 1 else 's'}{more}")
     else:
         meant = "" if question.filter == Filter() else " that match"
-        hint = "" if question.everything else "; --all also shows those that are done"
+        hint = "" if question.everything else "; --all shows the others too"
         typer.echo(f"{topic.name}: no {kind}records{meant}{hint}")

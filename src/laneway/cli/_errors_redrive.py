@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Request", "carry_out", "refuse"]
 
-_INTERRUPTED = 130  # as a shell says it: 128 and the number of SIGINT
+_INTERRUPTED = 130  # as shells report it: 128 plus the number of SIGINT
 
 
 def refuse(text: str) -> NoReturn:
@@ -34,7 +34,7 @@ def refuse(text: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for."""
+    """What the user asked for."""
 
     verb: str
     """``replay`` or ``drop``."""
@@ -47,7 +47,7 @@ class Request:
 
     @property
     def participle(self) -> str:
-        """The verb when it is over."""
+        """The verb in the past."""
         return "replayed" if self.verb == "replay" else "dropped"
 
 
@@ -62,7 +62,7 @@ class _Job:
 
     @property
     def where(self) -> str:
-        """Where records go, as part of a sentence."""
+        """The targets, for a message."""
         return f" to {', '.join(self.targets)}" if self.targets else ""
 
 
@@ -115,7 +115,7 @@ def _jobs(topics: Sequence[ErrorTopic], request: Request, stack: ExitStack) -> l
 
 
 def _require_targets(topic: ErrorTopic, to: str | None, partitions: dict[str, int]) -> None:
-    """Refuse what a producer would answer by creating a topic, or by parking records without their reasons."""
+    """Refuse a target that does not exist, or that is the error topic itself."""
     if to == topic.name:
         refuse(f"--to {to} is the error topic itself; name another topic")
     for name in (to,) if to else topic.sources:
@@ -228,7 +228,7 @@ def _stopping() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _progress(verb: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal; elsewhere the summary is enough."""
+    """A progress bar on a terminal, nothing elsewhere."""
     if not sys.stdout.isatty():
         yield lambda: None
         return

@@ -1,4 +1,4 @@
-"""`laneway errors run`: take up parked records again, once and now."""
+"""`laneway errors run`: handle parked records again, once and now."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ActionName(StrEnum):
 def run(
     target: TargetArgument,
     max_errors: Annotated[
-        int | None, typer.Option(min=0, help="Skip records that have been parked so often; 0 skips none.")
+        int | None, typer.Option(min=0, help="Skip records that were parked this often; 0 skips none.")
     ] = None,
     stop_when_new: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="End before records parked so shortly ago: 5m; 0s takes up everything."),
+        typer.Option(metavar="DURATION", help="Stop before records parked within this time: 5m; 0s means no limit."),
     ] = None,
     action: Annotated[
         ActionName | None, typer.Option(help="Call the handler, or copy records back to their topic.")
@@ -47,11 +47,11 @@ def run(
     log_format: LogFormatOption = None,
     log_level: LogLevelOption = None,
 ) -> None:
-    """Run once over the parked records of an app, as its error consumer would on its schedule.
+    """Run once over the parked records of an app, as its error consumer does on its schedule.
 
-    What is not given here is as the code and the configuration say. A record that fails again is parked at the end of
-    the error topic, and waits for the next run. Exit codes: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped
-    by force.
+    Options that are not given come from the code and the configuration. A record that fails again is parked at the end
+    of the error topic and waits for the next run. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3
+    stopped by force.
     """
     from laneway._engines.chosen import engine_of
     from laneway.cli._run import loaded, summary, where
@@ -75,20 +75,20 @@ def run(
     app = find_app(target)
     _require_topic(app, settings, topic)
     view = RunView(
-        f"error topics of {app.name} on {where(settings)}", quiet=quiet, tells_waits=settings.engine != "spark"
+        f"error topics of {app.name} on {where(settings)}", quiet=quiet, shows_waits=settings.engine != "spark"
     )
     with view:
         runs = engine_of(settings)(settings, batch_done=view.batch_done, state_changed=view.state_changed)
         report = runs.run_errors(app, topic=topic)
     if not quiet:
-        nothing = "there is nothing to run: no parked record is open and old enough"
+        nothing = "nothing to run: no parked record is open and old enough"
         typer.echo(summary(report.tally) if report.batches else nothing)
     if report.was_forced:
         raise typer.Exit(3)
 
 
 def _require_topic(app: App, settings: Settings, topic: str | None) -> None:
-    """Refuse an app that parks nothing, and a topic on which it does not."""
+    """Refuse an app without handlers, and a topic that is none of its error topics."""
     from laneway._runtime.configure import configured
     from laneway.cli._errors_redrive import refuse
 

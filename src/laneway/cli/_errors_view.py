@@ -1,4 +1,4 @@
-"""How parked records are shown: on a terminal nothing of a record is trusted, for programs nothing is left out."""
+"""How parked records are shown: escaped for a terminal, complete for programs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["as_json", "key_text", "page", "print_table", "row_of", "safe", "time_text"]
 
 _VALUE, _HEX, _HEADER = 16_384, 1_024, 500  # bytes of a value as text or as hexadecimal, and of a header, on a page
-_WIDE = 200  # columns where there is no terminal: a table in a log is not to be cut
+_WIDE = 200  # columns where there is no terminal: a table in a log must not be cut
 
 
 def safe(text: str, most: int) -> str:
-    """Text that a record brought along, fit for a terminal.
+    """Text of a record, escaped for a terminal.
 
-    Control characters, line ends and what turns the direction of writing become escapes, so that a record can neither
-    move the cursor nor pass for something else.
+    Control characters, line breaks and changes of writing direction become escapes, so a record can neither move the
+    cursor nor imitate other output.
     """
     clean = text[:most]
     if not clean.isprintable():
@@ -118,12 +118,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(name, no_wrap=name in ("place", "parked at", "count"), overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    # Rich keeps the console it was first given in mind: a new one each time follows a redirected output.
+    # A new console each time, because Rich's own keeps the first stdout even when it is redirected later.
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE, highlight=False).print(table)
 
 
 def page(parked: ParkedRecord, *, is_open: bool) -> Iterator[str]:
-    """Everything about a record in lines for a person."""
+    """Everything about a record, as lines for a reader."""
     unknown = "unknown"
     origin = (parked.origin_partition, parked.origin_offset)
     where = ":".join(unknown if part is None else str(part) for part in origin)
@@ -143,14 +143,16 @@ def page(parked: ParkedRecord, *, is_open: bool) -> Iterator[str]:
     }
     if parked.reduced:
         left = (
-            "the trace" if parked.reduced == "trace" else "the trace and the value: the record itself is at its origin"
+            "the trace"
+            if parked.reduced == "trace"
+            else "the trace and the value: the whole record is on its source topic"
         )
         known["left out"] = f"{left}, because the copy would have been too large"
     for name, text in known.items():
         yield f"{name:<14}{text}"
     yield f"{'headers':<14}{len(parked.headers):,}"
     for name, value in parked.headers:
-        if not name.startswith("laneway-error-"):  # they stand in full above and below
+        if not name.startswith("laneway-error-"):  # shown in full above and below
             yield f"  {safe(name, 100)}: {_header(value)}"
     yield "value"
     yield from (f"  {line}" for line in _value(parked.value))
@@ -208,7 +210,7 @@ def _as_text(value: bytes) -> str | None:
         return None
     if len(value) <= 16 * _VALUE and text.lstrip()[:1] in ("{", "["):
         try:
-            # Laid out anew, not read and written: repeated names and odd numbers stay as they are.
+            # Indented as text, not parsed and dumped: duplicate names and unusual numbers stay as they are.
             return msgspec.json.format(value, indent=2).decode()
         except (msgspec.DecodeError, RecursionError):
             return text

@@ -27,15 +27,15 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Option("--name", help="Name of the cluster; each keeps its own data and logs.")]
 
-# A log is read by a person: twice a second is at once, and costs nothing.
+# Often enough for a reader, and cheap.
 _FOLLOW_PAUSE = 0.5
 
 
 @app.command()
 def start(
-    nodes: Annotated[int, typer.Option("--nodes", help="1, or 3 with every topic copied to all three.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", help="1, or 3 with every topic replicated to all three.")] = 1,
     port: Annotated[
-        int, typer.Option("--port", help="Port of the first node, the others follow it; 0 takes any free ones.")
+        int, typer.Option("--port", help="Port of the first node; the others follow. 0 takes any free ports.")
     ] = broker.DEFAULT_PORT,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Keep the data in a temporary folder; `stop` removes it all.")
@@ -44,27 +44,27 @@ def start(
 ) -> None:
     """Start a cluster in the background and wait until it answers.
 
-    Of a cluster that runs, the nodes that died are started again and the others are left alone. The first start
-    fetches the Kafka jars (44 MB). Without --ephemeral the data is kept and used by the next start.
+    If the cluster runs already, only its dead nodes are started. The first start fetches the Kafka jars (44 MB).
+    Without --ephemeral the next start uses the same data.
     """
     before = broker.status(name)
     began = time.monotonic()
     with fetch_progress() as progress:
         running = broker.start(nodes=nodes, port=port or None, name=name, ephemeral=ephemeral, progress=progress)
     if before is not None and before.running:
-        typer.echo(f"Cluster {name!r} runs already.")
+        typer.echo(f"Cluster {name!r} is already running.")
     else:
         typer.echo(f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s.")
     typer.echo(f"Bootstrap servers: {running.bootstrap}")
     option = "" if name == "default" else f" --name {name}"
-    typer.echo(f"Next: laneway doctor --bootstrap {running.nodes[0].address}; to end it: laneway kafka stop{option}")
+    typer.echo(f"Next: laneway doctor --bootstrap {running.nodes[0].address}; to stop it: laneway kafka stop{option}")
 
 
 @app.command()
 def stop(name: Name = "default") -> None:
     """Stop a cluster; an ephemeral one is removed with its data and logs."""
     stopped = broker.stop(name)
-    typer.echo(f"Cluster {name!r} is stopped." if stopped else f"Cluster {name!r} does not run.")
+    typer.echo(f"Cluster {name!r} is stopped." if stopped else f"Cluster {name!r} is not running.")
 
 
 @app.command()
@@ -72,14 +72,14 @@ def status(
     name: Annotated[str | None, typer.Option("--name", help="Only this cluster; default: all.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Show which clusters there are and whether their nodes answer."""
+    """Show the clusters and whether their nodes answer."""
     found = [broker.status(each) for each in ([name] if name else broker.names())]
     clusters = [each for each in found if each is not None]
     if json_output:
         typer.echo(json.dumps([asdict(each) for each in clusters], indent=2))
         return
     if not clusters:
-        typer.echo("No cluster was started here. Start one with: laneway kafka start")
+        typer.echo("There is no cluster. Start one with: laneway kafka start")
     for cluster in clusters:
         kind = "ephemeral" if cluster.ephemeral else "data is kept"
         typer.echo(f"{cluster.name}: Kafka {cluster.kafka_version}, {kind}, bootstrap servers {cluster.bootstrap}")
@@ -87,14 +87,14 @@ def status(
             process = f", process {node.pid}" if node.pid else ""
             typer.echo(f"  node {node.id} at {node.address}: {node.state}{process}, log {node.log}")
         if cluster.ephemeral and all(node.pid is None for node in cluster.nodes):
-            typer.echo(f"  nothing of it runs; to remove it: laneway kafka stop --name {cluster.name}")
+            typer.echo(f"  no node is running; to remove it: laneway kafka stop --name {cluster.name}")
 
 
 @app.command()
 def logs(
     name: Name = "default",
-    lines: Annotated[int, typer.Option("--lines", min=0, help="How many of the last lines of each node.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with new lines until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", min=0, help="Lines per node.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", help="Follow new lines until Ctrl-C.")] = False,
 ) -> None:
     """Show the end of the nodes' logs."""
     files = broker.log_files(name)
@@ -133,10 +133,10 @@ def _read_on(file: Path, position: int) -> tuple[int, list[str]]:
         if size == position:
             return position, []
         with file.open("rb") as stream:
-            # A file that became shorter was rolled over: its beginning is new.
+            # A file that became shorter was rolled over; read it from the start.
             stream.seek(position if size > position else 0)
             text = stream.read()
-            # A line that is still being written waits for its end.
+            # An incomplete line waits for its end.
             whole = text.rfind(b"\n") + 1
             return stream.tell() - len(text) + whole, text[:whole].decode("utf-8", "replace").splitlines()
     except FileNotFoundError:

@@ -33,7 +33,7 @@ app.command(name="setup")(_setup.setup)
 app.command(name="doctor")(_doctor.doctor)
 
 
-def _tell_version(is_asked: bool) -> None:
+def _show_version(is_asked: bool) -> None:
     if is_asked:
         typer.echo(f"laneway {version('laneway')} (Python {sys.version.split()[0]})")
         raise typer.Exit
@@ -42,14 +42,14 @@ def _tell_version(is_asked: bool) -> None:
 @app.callback()
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say the version and exit.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> NoReturn:
-    """Run the command and exit: 0 done, 1 failed, 2 wrong use or configuration, 3 stopped by force."""
+    """Run the command and exit: 0 done, 1 failed, 2 wrong usage or configuration, 3 stopped by force."""
     try:
         with log_lines():
             app()

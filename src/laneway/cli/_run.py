@@ -1,4 +1,4 @@
-"""`laneway run`: run an app until it is told to stop."""
+"""`laneway run`: run an app until a stop signal."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def run(
     checkpoint: Annotated[
         str | None, typer.Option(help="Where Spark keeps its offsets; without one the group's offsets count.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Handle what waits, then stop.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Handle the records that are there now, then stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless something is wrong.")] = False,
     log_format: LogFormatOption = None,
     log_level: LogLevelOption = None,
 ) -> None:
     """Run the handlers of an app until a stop signal.
 
-    The first signal finishes what is under way and commits it, the second stops now. Exit codes: 0 stopped in good
-    order, 1 failed, 2 wrong use or configuration, 3 stopped by force.
+    The first signal finishes and commits the records in flight, the second stops at once. Exit codes: 0 stopped
+    cleanly, 1 failed, 2 wrong usage or configuration, 3 stopped by force.
     """
     from laneway._engines.chosen import engine_of
     from laneway.cli._target import find_app
@@ -67,7 +67,7 @@ def run(
         f"{app.name} on {where(settings)}",
         lag=_lag_of(app, settings),
         quiet=quiet,
-        tells_waits=settings.engine != "spark",
+        shows_waits=settings.engine != "spark",
     )
     with view:
         report = engine_of(settings)(
@@ -82,7 +82,7 @@ def run(
 
 
 def where(settings: Settings) -> str:
-    """Where an app runs, in words."""
+    """Where an app runs, for a message."""
     return "Spark" if settings.engine == "spark" else "this process"
 
 
@@ -107,12 +107,12 @@ def _summary_of_errors(errors: ErrorRuns) -> str:
 
 
 def summary(tally: Tally) -> str:
-    """What a run did, in one line; what is rare is said only when it happened."""
+    """What a run did, in one line; rare counts appear only when they are not zero."""
     rare = {
         "deferred to a retry topic": tally.deferred,
         "dropped": tally.dropped,
         "rescued by a last step": tally.rescued,
-        "left out because a process that ended before its commit has copied them already": tally.already_copied,
+        "already copied by a process that ended before its commit": tally.already_copied,
         "lost before they could be read": tally.lost,
     }
     more = "".join(f", {count:,} {what}" for what, count in rare.items() if count)
@@ -120,7 +120,7 @@ def summary(tally: Tally) -> str:
 
 
 def _lag_of(app: App, settings: Settings) -> Any:
-    """A function that tells how many records wait for the app."""
+    """A function that gives the app's lag in records."""
     from laneway._runtime.topics import lag_of
 
     return lag_of(app, settings)

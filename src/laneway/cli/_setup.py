@@ -1,4 +1,4 @@
-"""`laneway setup`: fetch and build once what later starts need."""
+"""`laneway setup`: fetch and build what later starts need, once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["setup"]
 def setup() -> None:
     """Fetch the development broker's jars and build the archives that halve the starts of Kafka and Spark.
 
-    Everything goes to LANEWAY_HOME (a folder in your cache directory by default); what is there is kept.
+    Everything goes to LANEWAY_HOME (by default a folder in your cache directory); existing files are kept.
     """
     from laneway._engines.spark import archive_path, build_archive
     from laneway.cli._kafka import fetch_progress

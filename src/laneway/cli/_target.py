@@ -1,4 +1,4 @@
-"""Finding the app that a command names: ``module:app``."""
+"""Finds the app that a command names: ``module:app``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["TargetError", "find_app"]
 
 
 class TargetError(LanewayError):
-    """The app named on the command line cannot be had; the message says why."""
+    """The app named on the command line cannot be loaded; the message says why."""
 
 
 def find_app(target: str) -> App:
-    """Import the app named ``module:attribute``; the current folder is looked in first.
+    """Import the app named ``module:attribute``; the current folder comes first on the path.
 
     Raises:
         TargetError: with the cause and what to write instead.
@@ -54,7 +54,7 @@ def _import(name: str) -> object:
                 f"{name.split('.', maxsplit=1)[0]}.py, or set PYTHONPATH"
             ) from error
         raise TargetError(f"module {name!r} needs {error.name!r}, which is not installed") from error
-    except Exception as error:  # whatever the user's module raises is told in one line
+    except Exception as error:  # any error of the user's module becomes one line
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.lineno}"
         raise TargetError(f"importing {name!r} failed at {place}: {type(error).__name__}: {error}") from error

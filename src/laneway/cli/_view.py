@@ -22,25 +22,25 @@ __all__ = ["RunView"]
 
 _REFRESH = 0.25
 _ASK = 1.0  # seconds between questions for the lag; each is a request to the brokers
-_SAID = 30.0  # seconds before the same wait is told again when another was told meanwhile
-_WINDOW = 4  # refreshes over which the pace is taken: one second, so that it neither jumps nor lags behind
+_SAID = 30.0  # seconds before a wait that alternates with others is printed again
+_WINDOW = 4  # refreshes over which throughput is averaged: one second, neither jumpy nor late
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
 
 
 @dataclass
 class RunView:
-    """Shows what a run does. Engines call `batch_done` and `state_changed` from any thread.
+    """Shows the progress of a run. Engines call `batch_done` and `state_changed` from any thread.
 
     Args:
         title: what runs.
-        lag: gives the records that wait, or None when it cannot be known now; called about once a second.
+        lag: gives the lag in records, or None when it is unknown; called about once a second.
         ideal: records per second that the lanes could reach, if known.
         quiet: show nothing but problems.
-        count: gives the records handled so far, if that can be known within a batch; called often.
-        goal: records there are to handle, if known.
-        tells_waits: say what is waited for in the middle of the work, too; tasks of Spark do so themselves, on stderr.
-        output: where to; standard output by default.
+        count: gives the records handled so far, if that is known within a batch; called often.
+        goal: records to handle in all, if known.
+        shows_waits: also print what a running app waits for; Spark's tasks log that themselves.
+        output: stdout by default.
     """
 
     title: str
@@ -49,7 +49,7 @@ class RunView:
     quiet: bool = False
     count: Callable[[], int] | None = None
     goal: int | None = None
-    tells_waits: bool = False
+    shows_waits: bool = False
     output: TextIO = field(default_factory=lambda: sys.stdout)
     total: Tally = field(default_factory=Tally)
     _last: Tally = field(default_factory=Tally)
@@ -66,7 +66,7 @@ class RunView:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start the view."""
         if self.output.isatty() and not self.quiet:
             from rich.console import Console
             from rich.live import Live
@@ -81,12 +81,12 @@ class RunView:
             self._live.start()
             self._begin(self._refresh)
         if self.lag is not None and not self.quiet:
-            # Apart from the refresh: brokers that do not answer must not freeze what is shown.
+            # On its own thread: brokers that do not answer must not freeze the view.
             self._begin(self._ask)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop showing."""
+        """Stop the view."""
         self._done.set()
         for thread in self._threads:
             thread.join(timeout=1)
@@ -94,7 +94,7 @@ class RunView:
             self._live.stop()
 
     def batch_done(self, topic: str, batch: int, tally: Tally) -> None:
-        """Take note of a batch."""
+        """Show a batch."""
         with self._lock:
             self.total.add(tally)
             self._last = tally
@@ -112,13 +112,13 @@ class RunView:
             self._print(f"  {event}")
 
     def state_changed(self, state: State, detail: str) -> None:
-        """Take note of a state. Any thread may call it."""
+        """Show a state. Any thread may call it."""
         with self._lock:
-            self._take_down(state, detail)
+            self._show_state(state, detail)
 
-    def _take_down(self, state: State, detail: str) -> None:
+    def _show_state(self, state: State, detail: str) -> None:
         is_same, self._state, self._detail = state is self._state, state, detail
-        if is_same and state is State.CONSUMING and not self.tells_waits:
+        if is_same and state is State.CONSUMING and not self.shows_waits:
             return
         if self._live is None and (detail or not self.quiet):
             line = f"{self.title}: {state.value}{f' ({detail})' if detail else ''}"
@@ -127,7 +127,7 @@ class RunView:
                 self._print(line)
 
     def _is_said(self, line: str, *, is_wait: bool) -> bool:
-        """Whether a line was the last one, or one of several waits that take turns; that they are over is told."""
+        """Whether a line was the last one, or one of several waits that alternate. Their end is printed."""
         self._said = {known: at for known, at in self._said.items() if time.monotonic() - at < _SAID}
         return line == self._newest or (is_wait and line in self._said)
 
@@ -147,7 +147,7 @@ class RunView:
                 self._lag = self.lag()
 
     def _measure(self) -> None:
-        """Take the pace of the last second, when it can be known within a batch."""
+        """Measure the throughput of the last second, if it is known within a batch."""
         if self.count is None or self._state is not State.CONSUMING:
             return
         with self._lock:
@@ -194,19 +194,19 @@ class RunView:
 
 
 def _troubles(tally: Tally) -> list[Event]:
-    """What happened that somebody may want to look into."""
+    """The events that a user may want to look into."""
     return [event for event in tally.events if not isinstance(event, (RecordHandled, RecordSkipped))]
 
 
 def _plain(text: str) -> Any:
-    """Text that a record brought along, which must not be read as markup."""
+    """Text of a record, which must not be read as markup."""
     from rich.text import Text
 
     return Text(text)
 
 
 def _spark_line(paces: list[float], ideal: float | None) -> str:
-    """Throughput over time; full height is the ideal, or the best there was."""
+    """Throughput over time; full height is the ideal, or else the best so far."""
     most = max([*paces, ideal or 0.0], default=0.0)
     steps = len(_BARS) - 1
     return "".join(_BARS[min(steps, round(pace / most * steps))] for pace in paces) if most else ""

@@ -1,4 +1,4 @@
-"""``laneway why``: in words, why a group does not get on."""
+"""``laneway why``: explain why an app is stuck."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["as_of_now", "why"]
 
 
-_SILENT = 10.0  # seconds; a process that lives says something every second
+_SILENT = 10.0  # seconds; a live process writes its status every second
 _SHOWN = 20  # sentences of one process
 _STYLE = {"OK": typer.colors.GREEN, "WARNING": typer.colors.YELLOW, "CRITICAL": typer.colors.RED}
 
@@ -35,11 +35,11 @@ def why(
     profile: ProfileOption = "default",
     brokers: BrokersOption = None,
 ) -> None:
-    """Say in words why an app does not get on: what holds its records up, and who is in its group.
+    """Explain why an app is stuck: which records block it, what they wait for, and who is in its group.
 
-    What Kafka knows is told for every engine and from any machine; processes of this machine that run the app on the
-    direct engine also say what they wait for. Nothing is joined or changed. Exit codes: 0 told, 1 Kafka does not
-    answer, 2 wrong use.
+    What Kafka knows is shown for every engine and from any machine. Processes of this machine that run the app on the
+    direct engine also show what they wait for. Joins no group and changes nothing. Exit codes: 0 explained, 1 Kafka
+    does not answer, 2 wrong usage.
     """
     from laneway._runtime.status_file import statuses
     from laneway.cli._run import loaded
@@ -54,7 +54,7 @@ def why(
     said = [as_of_now(one) for one in statuses(group)]
     groups: list[dict[str, Any]] = []
     if not as_json:
-        _print_processes(said)  # before Kafka is asked, which may be what is wrong
+        _print_processes(said)  # before asking Kafka, which may be the problem
     try:
         subjects = [_of_group(group, settings)] if app is None else _of_app(app, settings)
         groups.extend(_looked(subject, is_shown=not as_json) for subject in subjects)
@@ -68,7 +68,7 @@ def why(
 
 
 def as_of_now(said: dict[str, Any]) -> dict[str, Any]:
-    """What a process said last, and whether that still counts: one that hangs cannot say that it does."""
+    """The last status of a process; critical when it is old, because a hung process cannot report that it hangs."""
     from laneway._declare.health import Level, Reason, lasting, moment
 
     silent = max(0.0, time.time() - float(said.get("at", 0.0)))
@@ -81,7 +81,7 @@ def as_of_now(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _app(target: str, settings: Settings) -> App | None:
-    """The app, as the configuration has it; None when only a group is named."""
+    """The app with its settings applied; None when only a group is named."""
     if ":" not in target:
         return None
     from laneway._runtime.configure import configured
@@ -128,7 +128,7 @@ def _of_app(app: App, settings: Settings) -> list[Subject]:
 
 
 def _of_group(group: str, settings: Settings) -> Subject:
-    """A group without its code: its topics are those that it has committed offsets of, or reads."""
+    """A group without its code: its topics are those it has committed offsets for, or reads."""
     from laneway.admin import ErrorTopic
     from laneway.cli._why_group import Subject, topics_of_group
 

@@ -1,4 +1,4 @@
-"""What Kafka alone tells of a group that does not get on: who is in it, what is unfinished, what waits where."""
+"""What Kafka alone shows about a group that is stuck: members, unfinished offsets, records that wait elsewhere."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Finding", "GroupLook", "Stand", "Subject", "topics_of_group"]
 
 _PATIENCE = 10.0  # seconds for a group's coordinator to be ready
 _READ = 3.0  # seconds to read one record
-_SHOWN = 5  # partitions of a topic that are told of one by one
+_SHOWN = 5  # partitions of a topic that are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence, and what it is about."""
+    """One sentence and its subject."""
 
     code: str
     words: str
@@ -43,21 +43,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is to be looked at, on one cluster."""
+    """What to look at, on one cluster."""
 
     group: str
     cluster: ClusterSettings
     sources: tuple[str, ...]
     retries: dict[str, float | None] = field(default_factory=dict)
-    """Retry topics, and the seconds that their records wait, if that is known."""
+    """Retry topics, and the delay of their records in seconds, if known."""
     errors: tuple[ErrorTopic, ...] = ()
     joins: bool = True
-    """Whether the engine of the app joins the group; Spark's does not."""
+    """Whether the app's engine joins the group; Spark does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far a group is in one partition."""
+    """The progress of a group in one partition."""
 
     topic: str
     partition: int
@@ -68,12 +68,12 @@ class Stand:
 
     @property
     def offset(self) -> int:
-        """The first that is not finished."""
+        """The first unfinished offset."""
         return self.start if self.committed is None else max(self.start, self.committed)
 
     @property
     def finished(self) -> int:
-        """How many past that are finished, as the group's members say."""
+        """How many later offsets are finished, according to the commit's metadata."""
         found = None if self.committed is None else decode_finished(self.committed, self.metadata)
         return 0 if found is None else len(found)
 
@@ -83,7 +83,7 @@ class Stand:
         return max(0, self.end - self.offset - self.finished)
 
     def words(self, record: Record[Any] | None, now: float) -> str:
-        """What is unfinished here, and for how long it may have been."""
+        """What is unfinished here, and since when."""
         where = f"partition {self.partition} of {self.topic}"
         if record is None:
             at = f"offset {self.offset:,}"
@@ -93,13 +93,13 @@ class Stand:
         if self.finished:
             more = f", and {self.lag - 1:,} more are not" if self.lag > 1 else ""
             return f"{where}: {at} is unfinished while {self.finished:,} later ones are finished{more}"
-        told = "" if self.committed is not None else "; the group has committed nothing of it yet"
+        none = "" if self.committed is not None else "; the group has not committed an offset of it yet"
         rest = f", and {self.lag - 1:,} more after it" if self.lag > 1 else ""
-        return f"{where}: {at} is not finished{rest}{told}"
+        return f"{where}: {at} is not finished{rest}{none}"
 
 
 class GroupLook:
-    """Looks once at a group's topics. Nothing is joined, committed or created.
+    """Looks once at a group's topics. Joins, commits and creates nothing.
 
     Args:
         subject: what to look at.
@@ -113,7 +113,7 @@ class GroupLook:
         self.stands: list[Stand] = []
 
     def findings(self) -> Iterator[Finding]:
-        """What there is to say, the most general first."""
+        """The findings, the most general first."""
         topics = self._admin.topics()
         yield from self._members()
         for topic in self._subject.sources:
@@ -133,7 +133,7 @@ class GroupLook:
             self._reader.end()
 
     def topics(self) -> tuple[list[str], list[str]]:
-        """All topics there are, and those that the group has committed offsets of or reads."""
+        """All topics, and those that the group has committed offsets for, or reads."""
         counts = self._admin.topics()
         known = self._known([(topic, number) for topic, count in counts.items() for number in range(count)])
         read = [topic for member in self.group.members for topic, _ in member.places]
@@ -142,10 +142,10 @@ class GroupLook:
     def _members(self) -> Iterator[Finding]:
         group, members = self.group, self.group.members
         if not members:
-            more = "" if self._subject.joins else ", or on Spark, where it does not join it"
-            yield Finding("nobody", f"nobody is in the group {group.name}: the app does not run{more}")
+            more = "" if self._subject.joins else ", or it runs on Spark, which does not join it"
+            yield Finding("nobody", f"the group {group.name} has no members: the app is not running{more}")
         elif group.is_moving:
-            yield Finding("rebalancing", f"the {len(members)} members of the group share their partitions out anew")
+            yield Finding("rebalancing", f"the group is rebalancing its {len(members)} members")
         for member in members:
             count = len(member.places)
             what = f"reads {count} partition{'' if count == 1 else 's'}" if count else "reads nothing"
@@ -159,11 +159,11 @@ class GroupLook:
         total = sum(stand.lag for stand in late)
         yield Finding("lag", f"{topic}: {total:,} records are not finished, in {len(late)} partitions", topic)
         read = {place for member in self.group.members for place in member.places}
-        # Those with something finished past a hole first: there a single record holds the offset back.
+        # Partitions with a gap first: there one record blocks the offset.
         for stand in sorted(late, key=lambda stand: (not stand.finished, -stand.lag))[:_SHOWN]:
             words = stand.words(self._first(stand), time.time())
             if self.group.members and not self.group.is_moving and (topic, stand.partition) not in read:
-                words += "; nobody reads this partition"
+                words += "; no member reads this partition"
             code = "hole" if stand.finished else "behind"
             yield Finding(code, words, topic, stand.partition, stand.offset)
         if len(late) > _SHOWN:
@@ -198,7 +198,7 @@ class GroupLook:
         return [Stand(*place, starts[place], ends[place], *known.get(place, (None, ""))) for place in places]
 
     def _known(self, places: list[Place]) -> dict[Place, OffsetAndMetadata]:
-        """What the group has committed, with what its members wrote beside it."""
+        """The group's commits, with their metadata."""
         offsets = GroupOffsets(self._subject.cluster.client_options(), self._subject.group)
         deadline = time.monotonic() + _PATIENCE
         try:
@@ -229,7 +229,7 @@ class GroupLook:
 
 
 def topics_of_group(group: str, cluster: ClusterSettings) -> tuple[list[str], list[str]]:
-    """All topics there are, and those that a group has committed offsets of or reads."""
+    """All topics, and those that the group has committed offsets for, or reads."""
     return GroupLook(Subject(group, cluster, ())).topics()
 
 

@@ -239,7 +239,7 @@ def test_a_run_by_hand(scene: DirectScene) -> None:
     assert "2 read: 0 handled, 2 skipped, 0 parked" in second.output
     third = by_hand(scene)
     assert third.ended() == 0, third.output
-    assert "there is nothing to run" in third.output
+    assert "nothing to run: no parked record" in third.output
     assert "Traceback" not in first.output + second.output + third.output
     assert begun(scene) == dict.fromkeys(everything(scene), 1)
 

@@ -156,7 +156,7 @@ def test_a_blocked_call_is_named_here_and_from_another_process(scene):
         gate.set()
         assert until(engine, Level.OK).reasons == ()
         eventually(lambda: engine.why() == [], timeout=LONG)
-    eventually(lambda: "nobody is in the group" in scene.why().stdout, timeout=LONG)
+    eventually(lambda: "has no members" in scene.why().stdout, timeout=LONG)
     assert "of this machine" not in scene.why().stdout
 
 

@@ -84,7 +84,7 @@ def test_flags_win_over_code_and_configuration(laneway, tmp_path):
 def test_the_end_is_told(laneway):
     """What was done in one line, that there was nothing to do, and by the exit code that it was forced."""
     code, out, _err = laneway()
-    assert (code, out.splitlines()[-1]) == (0, "there is nothing to run: no parked record is open and old enough")
+    assert (code, out.splitlines()[-1]) == (0, "nothing to run: no parked record is open and old enough")
     laneway.ran.report = RunReport("shop", Tally(read=5, handled=3, skipped=1, parked=1), batches=1, was_forced=True)
     code, out, _err = laneway()
     assert (code, out.splitlines()[-1]) == (3, "5 read: 3 handled, 1 skipped, 1 parked")

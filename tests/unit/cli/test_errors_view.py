@@ -141,7 +141,7 @@ def test_a_reference_says_where_the_record_is():
     """Its value is at its origin only."""
     headers = [("laneway-reduced", b"value"), ("laneway-origin-topic", b"orders"), ("laneway-origin-offset", b"7")]
     shown = text_of(make_parked(value=None, headers=headers))
-    assert "the record itself is at its origin" in shown
+    assert "the whole record is on its source topic" in shown
     assert "origin        orders unknown:7" in shown
 
 

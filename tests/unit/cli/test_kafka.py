@@ -16,7 +16,7 @@ def told(*words):
 
 def test_start_says_that_it_restarts_dead_nodes():
     """It is how a node that was killed comes back."""
-    assert "Of a cluster that runs, the nodes that died are started again" in told("start", "--help")
+    assert "only its dead nodes are started" in told("start", "--help")
 
 
 def test_status_says_how_to_remove_an_ephemeral_cluster_that_died(tmp_path, monkeypatch):
@@ -25,6 +25,6 @@ def test_status_says_how_to_remove_an_ephemeral_cluster_that_died(tmp_path, monk
     directory = tmp_path / "clusters" / "it"
     _plan.save(_plan.make("it", directory, tmp_path / "data", nodes=1, port=9092, ephemeral=True), directory)
 
-    assert "nothing of it runs; to remove it: laneway kafka stop --name it" in told("status")
-    assert "does not run" in told("stop", "--name", "it")
-    assert "No cluster was started here" in told("status")
+    assert "no node is running; to remove it: laneway kafka stop --name it" in told("status")
+    assert "is not running" in told("stop", "--name", "it")
+    assert "There is no cluster" in told("status")

@@ -140,11 +140,11 @@ def test_the_line_of_paces_is_as_high_as_the_ideal(paces, ideal, expected):
     assert _spark_line(paces, ideal) == expected
 
 
-@pytest.mark.parametrize(("tells_waits", "expected"), [(True, ["consuming (no answer)", "consuming"]), (False, [])])
-def test_what_is_waited_for_in_the_middle_of_the_work(tells_waits, expected):
+@pytest.mark.parametrize(("shows_waits", "expected"), [(True, ["consuming (no answer)", "consuming"]), (False, [])])
+def test_what_is_waited_for_in_the_middle_of_the_work(shows_waits, expected):
     """On Spark the tasks say it on stderr; elsewhere nobody else does."""
     output = io.StringIO()
-    with RunView("billing", output=output, tells_waits=tells_waits) as view:
+    with RunView("billing", output=output, shows_waits=shows_waits) as view:
         for detail in ("", "no answer", ""):
             view.state_changed(State.CONSUMING, detail)
 
@@ -155,7 +155,7 @@ def test_waits_that_take_turns_are_told_once(monkeypatch):
     """A broker that is away is found by several parts, each in its own words, once a second."""
     output, now = io.StringIO(), [1000.0]
     monkeypatch.setattr("laneway.cli._view.time.monotonic", lambda: now[0])
-    with RunView("billing", output=output, tells_waits=True) as view:
+    with RunView("billing", output=output, shows_waits=True) as view:
         for detail in ("", "no answer", "cannot write", "no answer", "cannot write", "", "no answer", ""):
             view.state_changed(State.CONSUMING, detail)
             now[0] += 1

@@ -57,7 +57,7 @@ def test_a_group_that_has_committed_nothing():
 
     assert (stand.offset, stand.lag) == (5, 1)
     assert words(stand) == (
-        "partition 3 of orders: offset 5 is not finished; the group has committed nothing of it yet"
+        "partition 3 of orders: offset 5 is not finished; the group has not committed an offset of it yet"
     )
 
 

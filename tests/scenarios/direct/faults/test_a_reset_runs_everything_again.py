@@ -93,7 +93,7 @@ def test_a_reset_is_an_order_and_a_crash_is_none(scene: ResetScene) -> None:
     assert not POISON & set(scene.calls("-after"))
     assert set(scene.calls("-killed") + scene.calls("-after")) == PLACES | GATED
     if scene.engine == "spark":  # on direct the commit says what is finished, if there was time for it
-        assert "3 left out because a process that ended before its commit has copied them already" in run.output
+        assert "3 already copied by a process that ended before its commit" in run.output
 
     # Its copies are dropped from the error topic, and it is reset: nothing is lost.
     drop = scene.run("--yes", command="errors drop", target="support.fault_app:app", life="-drop")
