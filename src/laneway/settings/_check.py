@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-_LEAST_BUFFER = 2 * 2**20  # bytes: a record of the usual limit, and the headers of its copy
+_LEAST_BUFFER = 2 * 2**20  # bytes: a record of the brokers' default limit, and the headers of its copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _User:
 
 
 def check(settings: Settings) -> Iterator[Finding]:
-    """Everything that is wrong between settings, and everything that is risky."""
+    """All errors and warnings about combinations of settings."""
     yield from _names(settings)
     for name, cluster in settings.clusters.items():
         yield from _security(("clusters", name, "security"), cluster.security)
@@ -77,15 +77,15 @@ def _times(path: Path, cluster: ClusterSettings) -> Iterator[Finding]:
     if consumer.heartbeat_interval >= consumer.session_timeout:
         yield Finding(
             (*path, "consumer", "heartbeat_interval"),
-            f"it is not shorter than session_timeout ({in_words(consumer.session_timeout)})",
+            f"it must be shorter than session_timeout ({in_words(consumer.session_timeout)})",
             f"write at most a third of it: {in_words(consumer.session_timeout / 3)}",
             (session,),
         )
     if consumer.max_poll_interval < consumer.session_timeout:
         yield Finding(
             (*path, "consumer", "max_poll_interval"),
-            f"it is shorter than session_timeout ({in_words(consumer.session_timeout)})",
-            "make it the longer one",
+            f"it must not be shorter than session_timeout ({in_words(consumer.session_timeout)})",
+            "make it the longer of the two",
             (session,),
         )
     if producer.timeout <= producer.linger:
@@ -99,13 +99,13 @@ def _times(path: Path, cluster: ClusterSettings) -> Iterator[Finding]:
         yield Finding(
             (*path, "producer", "max_message_size"),
             f"the largest message does not fit into buffer_size ({producer.buffer_size} bytes)",
-            "make buffer_size the larger one",
+            "make buffer_size the larger of the two",
             ((*path, "producer", "buffer_size"),),
         )
     if producer.max_message_size is None and producer.buffer_size < _LEAST_BUFFER:
         yield Finding(
             (*path, "producer", "buffer_size"),
-            "a record of the size that brokers take by default does not fit with the headers of a copy",
+            "a record of the brokers' default maximum size plus the headers of a copy does not fit",
             "make it at least 2MiB",
         )
     if producer.acks == "leader":
@@ -125,14 +125,14 @@ def _handlers(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 (*path, "backoff"),
                 f"the first wait is longer than backoff_max ({in_words(handler.backoff_max)})",
-                "make backoff_max the longer one",
+                "make backoff_max the longer of the two",
                 ((*path, "backoff_max"),),
             )
         error_topic = handler.error_topic
         if error_topic in real and error_topic not in settings.topics:
             yield Finding(
                 (*path, "error_topic"),
-                f"records would be parked in the topic {real[error_topic]!r} itself, which is read from there",
+                f"failed records would be parked on the source topic of {real[error_topic]!r}, and be read again",
                 f"write another name, such as {error_topic[:200]}.error",
                 (("topics", real[error_topic]),),
             )
@@ -153,7 +153,7 @@ def _topics(settings: Settings) -> Iterator[Finding]:
 
 
 def _security(path: Path, security: SecuritySettings) -> Iterator[Finding]:
-    """Everything wrong or risky in how one cluster is reached."""
+    """All errors and warnings about how one cluster is reached."""
     protocol = (*path, "protocol")
     has_tls = security.protocol.endswith("ssl")
     if security.protocol.startswith("sasl"):
@@ -164,7 +164,7 @@ def _security(path: Path, security: SecuritySettings) -> Iterator[Finding]:
             if getattr(security, name) is not None:
                 yield Finding(
                     (*path, name),
-                    f"nobody logs in with protocol {security.protocol}",
+                    f"protocol {security.protocol} has no login",
                     "write protocol: sasl_ssl, or remove it",
                     (protocol,),
                 )
@@ -175,7 +175,7 @@ def _security(path: Path, security: SecuritySettings) -> Iterator[Finding]:
             if getattr(security, name):
                 yield Finding(
                     (*path, name),
-                    f"nothing is encrypted with protocol {security.protocol}",
+                    f"protocol {security.protocol} has no encryption",
                     "write protocol: ssl or sasl_ssl, or remove it",
                     (protocol,),
                 )
@@ -212,13 +212,13 @@ def _in_the_clear(path: Path, security: SecuritySettings) -> Iterator[Finding]:
         return
     also = ((*path, "mechanism"), (*path, "allow_plaintext_passwords"))
     if security.mechanism.startswith("SCRAM"):
-        text = "SCRAM without TLS can be broken by whoever listens"
+        text = "SCRAM without TLS can be broken by anyone who can read the traffic"
         yield Finding((*path, "protocol"), text, "write protocol: sasl_ssl", also, is_warning=True)
     elif security.allow_plaintext_passwords:
-        text = "the password is sent in the clear"
+        text = "the password is sent unencrypted"
         yield Finding((*path, "allow_plaintext_passwords"), text, "write protocol: sasl_ssl", also, is_warning=True)
     else:
-        text = f"{security.mechanism} without TLS sends the password in the clear"
+        text = f"{security.mechanism} without TLS sends the password unencrypted"
         yield Finding((*path, "protocol"), text, "write protocol: sasl_ssl, or allow_plaintext_passwords: true", also)
 
 
@@ -230,17 +230,17 @@ def _tls(path: Path, security: SecuritySettings) -> Iterator[Finding]:
                 yield Finding((*path, name), f"the file {file.name!r} does not exist", "give the path of a PEM file")
     for name, other in (("certificate", "key"), ("key", "certificate")):
         if getattr(security, name) is not None and getattr(security, other) is None:
-            yield Finding((*path, name), f"it is of no use without {other}", f"add '{other}: ...'", ((*path, other),))
+            yield Finding((*path, name), f"it has no effect without {other}", f"add '{other}: ...'", ((*path, other),))
     if security.verify:
         return
     also = ((*path, "allow_insecure"),)
     if security.allow_insecure:
-        text = "the broker is not checked: anybody in between can read and change everything"
+        text = "the broker's identity is not verified: a man in the middle can read and change everything"
         yield Finding(
             (*path, "verify"), text, "write verify: true and give the authority as 'ca'", also, is_warning=True
         )
     else:
-        text = "an unchecked broker can be anybody"
+        text = "the broker's identity would not be verified"
         yield Finding((*path, "verify"), text, "write verify: true, or also allow_insecure: true", also)
 
 

@@ -53,17 +53,17 @@ class OauthSettings(BaseModel):
     model_config = _FROZEN
 
     token_url: Address | None = Field(
-        default=None, description="Address that gives tokens; https only, it receives the secret."
+        default=None, description="URL of the token endpoint; https only, because it receives the secret."
     )
-    client_id: Text | None = Field(default=None, description="Name of this client at the token address.")
+    client_id: Text | None = Field(default=None, description="Name of this client at the token endpoint.")
     client_secret: Hidden | None = Field(default=None, description="Its secret: {env: NAME} or {file: path}.")
     scope: Text | None = Field(
-        default=None, description="What the token is asked for; the provider tells. Not set: nothing."
+        default=None, description="Scope of the token, as your provider documents it. Not set: none."
     )
 
 
 class SecuritySettings(BaseModel):
-    """How the cluster is reached and who logs in."""
+    """Encryption and login."""
 
     model_config = _FROZEN
 
@@ -76,7 +76,7 @@ class SecuritySettings(BaseModel):
     username: Text | None = Field(default=None, description="Who logs in, with PLAIN and SCRAM.")
     password: Hidden | None = Field(
         default=None,
-        description="{env: NAME} or {file: path}, read at the start; a text in the file works but is warned about.",
+        description="{env: NAME} or {file: path}, read at the start. A literal text works, with a warning.",
     )
     oauth: OauthSettings = Field(default_factory=OauthSettings, description="Tokens for OAUTHBEARER.")
     ca: FilePaths = Field(
@@ -88,14 +88,14 @@ class SecuritySettings(BaseModel):
     key: FilePath | None = Field(default=None, description="PEM file of the private key of the certificate.")
     key_password: Hidden | None = Field(default=None, description="Passphrase of the key: {env: NAME} or {file: path}.")
     verify: SwitchType = Field(
-        default=True, description="Whether the broker has to prove who it is. False also needs allow_insecure: true."
+        default=True, description="Whether to verify the broker's certificate. False also needs allow_insecure: true."
     )
     allow_insecure: SwitchType = Field(
-        default=False, description="Confirms verify: false. Anybody in between can then read."
+        default=False, description="Confirms verify: false. A man in the middle can then read everything."
     )
     allow_plaintext_passwords: SwitchType = Field(
         default=False,
-        description="Lets PLAIN and OAUTHBEARER log in without TLS. Anybody in between can read the password.",
+        description="Lets PLAIN and OAUTHBEARER log in without TLS. A man in the middle can read the password.",
     )
 
 
@@ -106,15 +106,15 @@ class ProducerSettings(BaseModel):
 
     compression: Annotated[Literal["none", "gzip", "snappy", "lz4", "zstd"], Word] = Field(
         default="none",
-        description="How messages are packed. Saves network and disk, costs CPU; lz4 and zstd are cheap.",
+        description="Compression of messages. Saves network and disk, costs CPU; lz4 and zstd are cheap.",
     )
     timeout: Annotated[DurationType, lasting("1ms", "1d")] = Field(
         default=timedelta(seconds=30),
-        description="How long a message may take with all repeats before it fails. Long enough for a broker restart.",
+        description="How long a message may take, resends included, before it fails. Long enough for a broker restart.",
     )
     max_message_size: Annotated[SizeType, sized("1000b", "1GB")] | None = Field(
         default=None,
-        description="The largest message that the client takes; a copy may be larger by its headers. Not set: what fits"
+        description="The largest message the client accepts; a copy may be larger by its headers. Not set: what fits"
         " into buffer_size, and each topic's own limit (max.message.bytes) decides.",
     )
     linger: Annotated[DurationType, lasting("0s", "15m")] = Field(
@@ -124,8 +124,8 @@ class ProducerSettings(BaseModel):
     )
     acks: Annotated[Literal["all", "leader"], Word] = Field(
         default="all",
-        description="Who must have a message before it counts as written. leader is faster and can lose messages and"
-        " parked records when a broker fails; it is warned about.",
+        description="Which replicas must have a message before it counts as written. leader is faster, but can lose"
+        " messages and parked records when a broker fails, so it gives a warning.",
     )
     buffer_size: Annotated[SizeType, sized("1KiB", "64GiB")] = Field(
         default=64 * 2**20,
@@ -140,32 +140,32 @@ class ConsumerSettings(BaseModel):
 
     session_timeout: Annotated[DurationType, lasting("1ms", "1h")] = Field(
         default=timedelta(seconds=45),
-        description="Silence after which the group gives the partitions of this process away.",
+        description="Silence after which the group gives the partitions of this process to others.",
     )
     heartbeat_interval: Annotated[DurationType, lasting("1ms", "1h")] = Field(
         default=timedelta(seconds=3),
-        description="Time between two signs of life; less than a third of session_timeout.",
+        description="Time between two heartbeats; less than a third of session_timeout.",
     )
     max_poll_interval: Annotated[DurationType, lasting("1ms", "1d")] = Field(
         default=timedelta(minutes=5),
-        description="Time after which a process that does not poll is taken for stuck; also the time for a rebalance.",
+        description="Time after which a process that does not poll is considered stuck; also the limit of a rebalance.",
     )
     fetch_min_size: Annotated[SizeType, sized("1b", "100MB")] = Field(
         default=1,
-        description="How many bytes a broker waits for before it answers. More saves requests and delays records.",
+        description="How many bytes a broker collects before it answers. More saves requests and delays records.",
     )
     fetch_max_wait: Annotated[DurationType, lasting("0s", "5m")] = Field(
         default=timedelta(milliseconds=10),
-        description="How long a broker waits for fetch_min_size. Short, so that a quiet partition does not hold up"
-        " others on the same broker; costs idle requests.",
+        description="How long a broker waits for fetch_min_size. Short, so that a quiet partition does not delay others"
+        " on the same broker; costs idle requests.",
     )
     fetch_max_size: Annotated[SizeType, sized("1b", "1GB")] = Field(
         default=2**20, description="How many bytes one partition gives per request; a larger record is still read."
     )
     buffer_size: Annotated[SizeType, sized("1KiB", "2047MiB")] | None = Field(
         default=None,
-        description="How many bytes one client reads ahead, over all of its partitions, besides what waits in front of"
-        " the lanes. Bounds memory; too small makes fast handlers wait. Not set: as many as the largest buffer_size of"
+        description="How many bytes one client prefetches, over all of its partitions, in addition to what waits for"
+        " lanes. Bounds memory; too small makes fast handlers wait. Not set: the largest buffer_size of"
         " the handlers (64MiB), and at least 1MiB for each partition.",
     )
     metadata_refresh: Annotated[DurationType, lasting("10ms", "1h")] = Field(
@@ -176,34 +176,34 @@ class ConsumerSettings(BaseModel):
     )
     group_protocol: Annotated[Literal["classic", "consumer"], Word] = Field(
         default="classic",
-        description="How the members of a group agree. consumer is Kafka's newer protocol (4.0 and later), in which the"
-        " broker decides, and the session and heartbeat times are the broker's too.",
+        description="The rebalance protocol. consumer is Kafka's newer protocol (4.0 and later): the broker assigns"
+        " partitions and sets the session and heartbeat times.",
     )
     assignment: Annotated[Literal["cooperative-sticky", "range", "roundrobin"], Word] = Field(
         default="cooperative-sticky",
-        description="Who gets which partition, with group_protocol classic. With cooperative-sticky the others go on"
-        " while some move; all members of a group must have the same.",
+        description="The assignment strategy, with group_protocol classic. With cooperative-sticky only partitions that"
+        " move stop. All members of a group must have the same strategy.",
     )
     static_membership: Text | None = Field(
         default=None,
-        description="A name of this process that stays the same over restarts, such as that of its pod: a restart"
-        " within session_timeout then moves no partitions. Two processes with one name throw each other out.",
+        description="A name of this process that survives restarts, such as its pod's. A restart within session_timeout"
+        " then moves no partitions. Two processes with one name evict each other.",
     )
 
 
 class ClusterSettings(BaseModel):
-    """One Kafka cluster. The methods give options for clients, with secrets in the clear: do not print them."""
+    """One Kafka cluster. The methods return client options with unmasked secrets: do not print them."""
 
     model_config = _FROZEN
 
-    brokers: Brokers = Field(description="Where to connect first: a list of host:port, or one text with commas.")
-    client_id: Text = Field(default="laneway", description="The name that brokers show in their logs and quotas.")
+    brokers: Brokers = Field(description="Bootstrap servers: a list of host:port, or one text with commas.")
+    client_id: Text = Field(default="laneway", description="The client's name in the brokers' logs and quotas.")
     security: SecuritySettings = Field(default_factory=SecuritySettings, description="Encryption and login.")
     producer: ProducerSettings = Field(default_factory=ProducerSettings, description="How messages are written.")
     consumer: ConsumerSettings = Field(default_factory=ConsumerSettings, description="How records are read.")
     client: dict[OptionKey, Option] = Field(
         default_factory=dict,
-        description="Other librdkafka options, for all clients; those that laneway sets or that run code are refused.",
+        description="Other librdkafka options, for all clients. Those that laneway sets or that run code are refused.",
     )
 
     def client_options(self) -> dict[str, str | int | float | bool]:

@@ -1,4 +1,4 @@
-"""Looks at the models: which settings there are, under which names."""
+"""Reads names and types of settings from the models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_table(info: FieldInfo) -> bool:
 
 
 def fields_at(path: Sequence[str | int]) -> dict[str, FieldInfo]:
-    """The settings that may stand at *path*; nothing when names are free there."""
+    """The settings allowed at *path*; empty where names are free."""
     model: type[BaseModel] = Settings
     parts = iter(path)
     for part in parts:

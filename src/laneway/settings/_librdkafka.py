@@ -1,4 +1,4 @@
-"""Options of librdkafka: those of a cluster's settings, and which raw ones may be given besides."""
+"""Options of librdkafka: those made from a cluster's settings, and which raw ones are allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["FORBIDDEN", "MANAGED", "client_options", "consumer_options", "producer_options", "refusal"]
 
 _READ_AHEAD = 16 * 2**20
-"""Bytes per partition, for clients that read for no handler: tools that look at parked records and at groups."""
+"""Bytes per partition, for clients that read for tools and not for a handler."""
 
 Options = dict[str, str | int | float | bool]
 
@@ -48,7 +48,7 @@ _ALLOWED_PRODUCER = frozenset(_PRODUCER.split())
 
 _LEDGER = "laneway commits an offset only when every record before it is finished"
 _ORDER = "the order of messages holds only with few requests in flight"
-_RETRIES = "a message is tried again until its time is over"
+_RETRIES = "a message is resent until producer.timeout"
 
 MANAGED: dict[str, tuple[str, str]] = {
     "acks": ("a lost acknowledgement loses records", "use producer.acks"),
@@ -63,8 +63,8 @@ MANAGED: dict[str, tuple[str, str]] = {
     "delivery.timeout.ms": ("it has its own setting", "use producer.timeout"),
     "enable.auto.commit": (_LEDGER, "remove it"),
     "enable.auto.offset.store": (_LEDGER, "remove it"),
-    "enable.gapless.guarantee": ("it stops the producer after one lost message", "remove it"),
-    "enable.idempotence": ("without it a repeated request writes a message twice", "use producer.acks"),
+    "enable.gapless.guarantee": ("one lost message would stop the producer", "remove it"),
+    "enable.idempotence": ("without it a retried request writes a message twice", "use producer.acks"),
     "enable.ssl.certificate.verification": ("it has its own setting", "use security.verify"),
     "enable.partition.eof": ("laneway reads up to the end of a log", "remove it"),
     "fetch.message.max.bytes": ("it has its own setting", "use consumer.fetch_max_size"),
@@ -92,7 +92,7 @@ MANAGED: dict[str, tuple[str, str]] = {
     "queue.buffering.max.kbytes": ("it has its own setting", "use producer.buffer_size"),
     "queue.buffering.max.ms": ("it has its own setting", "use producer.linger"),
     "queued.max.messages.kbytes": ("it has its own setting", "use consumer.buffer_size"),
-    "queued.min.messages": ("it follows from the buffers of the handlers", "use handlers.<name>.buffer_records"),
+    "queued.min.messages": ("it is derived from the buffers of the handlers", "use handlers.<name>.buffer_records"),
     "queuing.strategy": ("a last-in-first-out queue breaks the order", "remove it"),
     "request.required.acks": ("a lost acknowledgement loses records", "use producer.acks"),
     "retries": (_RETRIES, "use producer.timeout"),
@@ -134,7 +134,7 @@ def client_options(cluster: ClusterSettings) -> Options:
 
 
 def consumer_options(cluster: ClusterSettings) -> Options:
-    """Read-only consumption: offsets are stored and committed by laneway alone."""
+    """Options of a consumer that never stores or commits offsets by itself."""
     consumer = cluster.consumer
     options: Options = {
         # librdkafka's second of back-off after a full queue shows up as a second without records.
@@ -154,7 +154,7 @@ def consumer_options(cluster: ClusterSettings) -> Options:
         "topic.metadata.refresh.interval.ms": _milliseconds(consumer.metadata_refresh),
     }
     if consumer.group_protocol == "classic":
-        # With the newer protocol these are the broker's to decide, and librdkafka refuses them.
+        # With the newer protocol the broker decides these, and librdkafka refuses them.
         options |= {
             "partition.assignment.strategy": consumer.assignment,
             "session.timeout.ms": _milliseconds(consumer.session_timeout),
@@ -177,18 +177,18 @@ def producer_options(cluster: ClusterSettings) -> Options:
         # librdkafka takes fractions of a millisecond here, and only here.
         "linger.ms": producer.linger.total_seconds() * 1000,
         "delivery.timeout.ms": _milliseconds(producer.timeout),
-        # Never what keeps a copy from being written: the record was read, and the limits of its topics count.
+        # The client must never refuse a copy: its record was read, and the limit of the topic decides.
         "message.max.bytes": _most(producer),
         "compression.type": producer.compression,
         "queue.buffering.max.kbytes": producer.buffer_size // 1024,
-        # As Java's: a key lands where other producers put it, and the empty key is a key (librdkafka's default
-        # scatters it).
+        # The Java client's default: a key goes where other producers put it, also an empty key (librdkafka's default
+        # spreads empty keys).
         "partitioner": "murmur2_random",
     }
 
 
 def _most(producer: ProducerSettings) -> int:
-    """The largest message in bytes; a larger one than the buffer would wait for room for ever."""
+    """The largest message in bytes. One larger than the buffer would wait forever."""
     buffer = min(_LARGEST, producer.buffer_size // 1024 * 1024)
     return buffer if producer.max_message_size is None else min(buffer, producer.max_message_size + _HEADERS)
 
@@ -214,7 +214,7 @@ def _tls_options(security: SecuritySettings) -> Options:
     if len(security.ca) == 1:
         options["ssl.ca.location"] = str(security.ca[0])
     elif security.ca:
-        # librdkafka takes one file only; several authorities have to be handed over as one text.
+        # librdkafka takes only one file; several authorities have to be passed as one text.
         options["ssl.ca.pem"] = "\n".join(path.read_text(encoding="ascii") for path in security.ca)
     if security.certificate and security.key:
         options["ssl.certificate.location"] = str(security.certificate)
@@ -257,7 +257,7 @@ def refusal(key: str) -> tuple[str, str] | None:
     """Why an option is not allowed and what to write instead; None when it is allowed."""
     if key in _ALLOWED_ANY | _ALLOWED_CONSUMER | _ALLOWED_PRODUCER:
         return None
-    # Only exact names are allowed; the spelling is evened out just to give the true reason.
+    # Only exact names are allowed; normalising the spelling only finds the right reason.
     even = "".join(key.split()).lower().strip("'\"")
     dots = even.replace("_", ".").replace("-", ".")
     forbidden = FORBIDDEN.get(even) or FORBIDDEN.get(dots)

@@ -1,4 +1,4 @@
-"""Makes `Settings` out of a file, the environment and flags, or says everything that is wrong."""
+"""Makes `Settings` from a file, the environment and flags, or reports every problem."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load(
     environ: Mapping[str, str] = _NOTHING,
     overrides: Mapping[str, object] = _NOTHING,
 ) -> Settings:
-    """Read, merge and check all settings. No network, no client, nothing is started.
+    """Read, merge and check all settings. Uses no network and starts nothing.
 
     Args:
         path: the YAML file; None means all defaults, with the cluster ``main`` at 127.0.0.1:9092.
@@ -61,7 +61,7 @@ def load(
 
 
 def overridden(settings: Settings, overrides: Mapping[str, object]) -> Settings:
-    """The same settings with some changed, checked again."""
+    """A copy with some settings changed, checked again."""
     layers, problems = _from_flags(overrides)
     result = _settled(plant(_values(settings), _GIVEN), layers, Context(), problems)
     result._origins = {**settings.origins, **result.origins}  # noqa: SLF001 - the door of the model
@@ -89,7 +89,7 @@ def _settled(root: Node, layers: list[_Layer], context: Context, problems: list[
     problems = [*problems, *unclear, *refused]
     warnings: list[Problem] = []
     for finding in check(settings):
-        # What was already refused has been replaced by its default, so nothing can be said about it.
+        # A refused value was replaced by its default, so findings about it would be wrong.
         if not any(_is_below(place, removed) for place in (finding.path, *finding.also)):
             target = warnings if finding.is_warning else problems
             target.append(problem_at(root, finding.path, finding.message, finding.fix))
@@ -101,7 +101,7 @@ def _settled(root: Node, layers: list[_Layer], context: Context, problems: list[
 
 
 def _profile(path: Path | None, profile: str) -> tuple[Node, list[Problem]]:
-    """The settings of *profile*, and everything that is wrong with the file itself."""
+    """The settings of *profile*, and every problem with the file itself."""
     if path is None:
         missing = [] if profile == "default" else [_unknown_profile("settings", profile, [])]
         return Node({}, "settings"), missing
@@ -202,7 +202,7 @@ def _from_flags(overrides: Mapping[str, object]) -> tuple[list[_Layer], list[Pro
 
 
 def _laid(root: Node, layers: list[_Layer]) -> tuple[Node, list[Problem]]:
-    """Lay variables and flags over the file, in order, and settle which cluster is the default."""
+    """Lay variables and flags over the file, in order, and find the default cluster."""
     declares_clusters = bool(_clusters(root))
     preview = root
     for path, node in layers:
@@ -212,7 +212,7 @@ def _laid(root: Node, layers: list[_Layer]) -> tuple[Node, list[Problem]]:
     for path, node in layers:
         place = ("clusters", name, "brokers") if path == ("brokers",) else path
         root = _placed(root, place, node)
-    # A file that declares clusters has to say where they are; without one, the broker of this machine is meant.
+    # A file that declares clusters must give their brokers; otherwise the default is the broker on this machine.
     if not _clusters(root) or (not declares_clusters and "main" in _clusters(root)):
         root = merge(_nested(("clusters", "main", "brokers"), Node("127.0.0.1:9092", _BUILT_IN)), root)
     root = merge(_nested(("cluster",), Node(name, _BUILT_IN)), root)
@@ -248,7 +248,7 @@ def _nested(path: tuple[str, ...], node: Node) -> Node:
 
 
 def _spelled(root: Node, path: tuple[str, ...]) -> tuple[str, ...]:
-    """The path as the file spells it: variables know no small letters and no dashes."""
+    """The path as the file spells it; variables have no lower case and no dashes."""
     spelled: list[str] = []
     node: Node | None = root
     for part in path:
@@ -270,7 +270,7 @@ def _with_flat_tables(root: Node) -> Node:
 
 
 def _validated(root: Node, context: Context) -> tuple[Settings, list[Problem], list[Place]]:
-    """The settings without what is refused, the problems, and which settings were taken out."""
+    """The settings without the refused ones, the problems, and the paths of what was removed."""
     problems: list[Problem] = []
     removed: list[Place] = []
     while True:
@@ -291,7 +291,7 @@ def _validated(root: Node, context: Context) -> tuple[Settings, list[Problem], l
 
 def _without(root: Node, place: Place) -> Node:
     if place and place[0] == "clusters" and place[-1] == "brokers":
-        # The rest of the cluster can still be looked at.
+        # So that the rest of the cluster is still checked.
         return merge(root, _nested(tuple(map(str, place)), Node("127.0.0.1:9092", _BUILT_IN)))
     return prune(root, place)
 
@@ -310,9 +310,9 @@ def _literals(root: Node) -> Iterator[Problem]:
         node = find(root, place)
         if isinstance(node.value, str) and node is not find(root, place[:-1]):
             if node.line is not None:
-                yield problem_at(root, place, "the secret is written in the file", "write {env: NAME}")
+                yield problem_at(root, place, "the secret is in the file", "write {env: NAME}")
             elif node.source == "flag":
-                yield problem_at(root, place, "everybody on the machine can see a secret in a flag", "use a variable")
+                yield problem_at(root, place, "every user of the machine can see a secret in a flag", "use a variable")
 
 
 def _secret_places(root: Node) -> Iterator[Place]:

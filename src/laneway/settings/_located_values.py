@@ -1,4 +1,4 @@
-"""Settings before they are validated: values that remember where they were written."""
+"""Settings before validation: values with their file and line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value and its place: mappings hold nodes by key, sequences hold nodes, the rest are scalars."""
+    """One value with its file and line: mappings hold nodes by key, sequences hold nodes, the rest are scalars."""
 
     value: Any
     source: str
@@ -68,7 +68,7 @@ def merge(below: Node, above: Node) -> Node:
 
 
 def _is_reference(node: Node) -> bool:
-    """Tell ``{env: NAME}`` and ``{file: path}``: merged, they would name two places for one secret."""
+    """Whether this is ``{env: NAME}`` or ``{file: path}``; merged, they would be two sources of one secret."""
     items: dict[str, Node] = node.value
     return bool(items) and items.keys() <= {"env", "file"} and not any(item.is_mapping for item in items.values())
 
@@ -113,7 +113,7 @@ def prune(root: Node, path: Sequence[str | int]) -> Node:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """Write a path for people: ``clusters.main.brokers[0]``; control characters are escaped."""
+    """Write a path for a message: ``clusters.main.brokers[0]``; control characters are escaped."""
     text = ""
     for part in path:
         if isinstance(part, int):

@@ -80,8 +80,8 @@ class HandlerSettings(BaseModel):
     )
     lanes: Annotated[int, whole(0, 1_000_000)] | None = Field(
         default=None,
-        description="How many keys of a partition may be in work at once; 0 and 1 mean one record at a time. More lanes"
-        " hide slow calls, cost memory, and need a handler that may run concurrently.",
+        description="How many keys of a partition may be handled at the same time; 0 and 1 mean one record at a time."
+        " More lanes hide slow calls, cost memory, and need a handler that may run concurrently.",
     )
     order: Annotated[Literal["key", "partition", "none"], Word] | None = Field(
         default=None, description="What stays in order. Each step from none to key to partition costs parallelism."
@@ -91,25 +91,25 @@ class HandlerSettings(BaseModel):
     )
     attempts: Annotated[int, whole(1, 1_000_000)] | None = Field(
         default=None,
-        description="How often a record is tried in all before it is parked in the error topic; 1 means once.",
+        description="How many attempts a record gets before it is parked on the error topic, the first one included.",
     )
     backoff: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
         default=None,
-        description="The wait before the second attempt; it doubles each time. Blocks only the lane of the key.",
+        description="The wait before the second attempt; it doubles each time. Only records of the same key wait.",
     )
     backoff_max: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
         default=None, description="The longest wait between two attempts."
     )
     retry_steps: Durations | None = Field(
         default=None,
-        description="The delays after which a record that has no attempts left is tried again, one for each step, such"
-        " as [5s, 1m, 10m]. An empty list means no steps. At most 20.",
+        description="The delays after which a record without attempts left is retried, one per step, such as"
+        " [5s, 1m, 10m]. An empty list means no steps. At most 20.",
     )
     retry_mode: Annotated[Literal["blocking", "unordered", "ordered"], Word] | None = Field(
         default=None,
-        description="Where a record waits for its step: on a retry topic while its key goes on (unordered), on a retry"
-        " topic with later records of its key queued behind it (ordered), or in place (blocking). Not set in the code"
-        " either: unordered.",
+        description="Where a record waits for its step: on a retry topic while its key continues (unordered), on a"
+        " retry topic with later records of its key queued behind it (ordered), or in place (blocking). Not set in the"
+        " code either: unordered.",
     )
     delay: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
         default=None,
@@ -118,19 +118,18 @@ class HandlerSettings(BaseModel):
     )
     breaker_failures: Annotated[int, whole(1, 1_000_000)] | None = Field(
         default=None,
-        description="How many calls fail one after the other before the handler is not called for a while. Above the"
-        " attempts of a record, or a single bad record has that effect. Not set in the code either: it is always"
-        " called.",
+        description="Consecutive failures that open the circuit breaker. Set it above attempts, or one bad record opens"
+        " it. Not set in the code either: no breaker.",
     )
     breaker_pause: Annotated[DurationType, lasting("10ms", "1d")] | None = Field(
         default=None,
-        description="How long it is not called then, before one call is tried; doubles while that fails, up to 1m or"
-        " what the code says.",
+        description="How long the breaker stays open before one call is tried; doubles while that fails, up to 1m or"
+        " the limit in the code.",
     )
     processes: Annotated[int, whole(0, 10_000)] | None = Field(
         default=None,
-        description="How many processes of its own the handler has, for work that computes; on Spark in each Python"
-        " worker process, of which there is one for each task that runs at the same time. 0: none.",
+        description="How many processes run the handler, for CPU-bound work; on Spark in each Python worker process, of"
+        " which there is one per running task. 0: none.",
     )
     size: Annotated[int, whole(1, 10_000_000)] | None = Field(
         default=None, description="How many records make a full batch or table. Not for handlers of single records."
@@ -149,20 +148,21 @@ class HandlerSettings(BaseModel):
     error_topic: TopicName | None = Field(default=None, description="Where records that cannot be handled are parked.")
     oversize: Annotated[Literal["wait", "reference"], Word] | None = Field(
         default=None,
-        description="What becomes of a copy that does not fit on the error topic without its trace either. wait: its"
-        " key waits, and the health says so. reference: it goes without the value, and without headers where it must.",
+        description="What happens to a copy that is too large for the error topic even without its trace. wait: its key"
+        " waits, and health shows it. reference: it is written without its value, and without headers if needed.",
     )
     strict: SwitchType | None = Field(
         default=None,
-        description="Whether a busy partition may not borrow the lanes of an idle one. Fairer, but slower.",
+        description="Whether each partition keeps its lanes for itself; otherwise a busy partition borrows those of an"
+        " idle one. Fairer, but slower.",
     )
     start: Annotated[Literal["earliest", "latest"], Word] | None = Field(
-        default=None, description="Where a new group begins. latest skips what is in the topic at the first start."
+        default=None, description="Where a new group starts. latest skips what is in the topic at the first start."
     )
 
 
 class TopicSettings(BaseModel):
-    """Where a topic of the code really is."""
+    """Name and cluster of a topic."""
 
     model_config = _FROZEN
 
@@ -181,18 +181,16 @@ class ErrorSettings(BaseModel):
 
     model_config = _FROZEN
 
-    enabled: SwitchType | None = Field(
-        default=None, description="Whether runs begin on the schedule. False leaves parked records where they are."
-    )
+    enabled: SwitchType | None = Field(default=None, description="Whether runs start on the schedule.")
     cron: Annotated[Text, AfterValidator(_cron)] | None = Field(
         default=None,
-        description="When runs begin, in local time: minute, hour, day of month, month, day of week. Not set in the"
-        " code either: only by hand.",
+        description="When runs start, in local time: minute, hour, day of month, month, day of week. Not set in the"
+        " code either: only manually.",
     )
     max_errors: Annotated[int, whole(0, 1_000_000)] | None = Field(
         default=None,
-        description="A record that has been parked so often is skipped. 0 means no limit: what can never succeed is"
-        " parked anew in each run.",
+        description="A record that was parked this often is skipped. 0 means no limit: a record that can never succeed"
+        " is parked again in each run.",
     )
     stop_when_idle: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
         default=None,
@@ -200,7 +198,7 @@ class ErrorSettings(BaseModel):
     )
     stop_when_new: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
         default=None,
-        description="A run ends before records that were parked so shortly before it. 0s takes up everything.",
+        description="A run ends before records parked within this time before it. 0s means no limit.",
     )
     action: Annotated[Literal["handle", "replay"], Word] | None = Field(
         default=None,
@@ -242,27 +240,27 @@ class SparkSettings(BaseModel):
         " Spark's dynamic allocation give a number: it asks for executors only when tasks wait for one.",
     )
     ui: SwitchType = Field(
-        default=False, description="Whether Spark's web page runs. Off, because it shows the environment."
+        default=False, description="Whether Spark's web UI runs. Off, because it shows the environment."
     )
     conf: Conf = Field(
         default_factory=dict,
         repr=False,
-        description="Other Spark options; those that break a promise of laneway or load code are refused. Secrets as"
+        description="Other Spark options. Those that break a guarantee of laneway or load code are refused. Secrets as"
         " {env: NAME}.",
     )
 
 
 class HealthSettings(BaseModel):
-    """From when on the direct engine says that something is wrong."""
+    """Thresholds of the direct engine's health."""
 
     model_config = _FROZEN
 
     minimum_brokers: Annotated[int, whole(1, 10_000)] = Field(
-        default=1, description="How many brokers there should be; with fewer, the health is a warning."
+        default=1, description="The expected number of brokers; with fewer, health is a warning."
     )
     stalled_after: Annotated[DurationType, lasting("1s", "1d")] = Field(
         default=timedelta(seconds=30),
-        description="For how long a partition with work may stand still before that is a warning.",
+        description="How long a partition with unfinished records may make no progress before health is a warning.",
     )
 
 
@@ -271,7 +269,7 @@ def _local() -> dict[str, ClusterSettings]:
 
 
 class Settings(BaseModel):
-    """Everything that can be configured, validated. Frozen: safe to share between threads and to pickle."""
+    """All settings, validated. Frozen: safe to share between threads and to pickle."""
 
     model_config = _FROZEN
 
@@ -291,7 +289,7 @@ class Settings(BaseModel):
     create_topics: SwitchType = Field(
         default=True,
         description="Whether error and retry topics that are missing or were deleted are created, at the start and"
-        " while an app runs, and retry topics grow with their source. False waits for them and says so.",
+        " while an app runs, and retry topics grow with their source. False waits for them and logs that.",
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Word] = Field(
         default="info",
@@ -304,7 +302,7 @@ class Settings(BaseModel):
     default_cluster: Name = Field(
         default="main",
         alias="cluster",
-        description="The cluster of handlers and topics that name none. Needed with several.",
+        description="The cluster of handlers and topics that name none. Required with several clusters.",
     )
     clusters: dict[Name, ClusterSettings] = Field(
         default_factory=_local, description="The Kafka clusters by name. None given: main at 127.0.0.1:9092."
@@ -313,14 +311,12 @@ class Settings(BaseModel):
         default_factory=dict, description="Changes to handlers, by the name of the function."
     )
     topics: dict[Text, TopicSettings] = Field(
-        default_factory=dict, description="Where topics really are, by the name in the code."
+        default_factory=dict, description="Name and cluster of topics, by their name in the code."
     )
-    errors: ErrorSettings = Field(
-        default_factory=ErrorSettings, description="When parked records are taken up again, and how."
-    )
+    errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Runs over parked records: when and how.")
     spark: SparkSettings = Field(default_factory=SparkSettings, description="How the Spark engine runs.")
     health: HealthSettings = Field(
-        default_factory=HealthSettings, description="When the direct engine says that something is wrong."
+        default_factory=HealthSettings, description="Thresholds of the direct engine's health."
     )
 
     _warnings: tuple[Problem, ...] = PrivateAttr(())
@@ -328,7 +324,7 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """What is allowed but risky, such as a password written in the file."""
+        """Allowed but risky settings, such as a password in the file."""
         return self._warnings
 
     @property

@@ -1,4 +1,4 @@
-"""Turns what the model refuses into problems with file, line, key and fix."""
+"""Turns the model's errors into problems with file, line, key and fix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OTHER_NAMES = {
     "virtualpartitionchancount": "buffer_records",
     "virtualpartitioncount": "lanes",
 }
-"""What other tools call a setting, for the hint only."""
+"""Names of settings in other tools, for hints only."""
 
 
 def near(name: str, known: Mapping[str, object] | list[str]) -> str:
@@ -56,7 +56,7 @@ def problem_at(root: Node, path: Path, message: str, fix: str) -> Problem:
 
 
 def report(error: ValidationError, root: Node) -> Iterator[tuple[Path, Problem]]:
-    """Each refused value: the path to take out before the rest is looked at again, and the problem."""
+    """Each refused value: the path to remove before the rest is checked again, and the problem."""
     for details in error.errors(include_url=False):
         path = tuple(part for part in details["loc"] if part != "[key]")
         message, fix = _words(details, path)

@@ -1,4 +1,4 @@
-"""A text that must not be seen: passwords, client secrets, key passphrases."""
+"""Masked text: passwords, client secrets, key passphrases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MASK = "••••"
 
 
 class SecretText(str):
-    """A text that came from ``{env: NAME}`` or ``{file: path}`` where a plain text could stand, too: a Spark option."""
+    """A Spark option whose text came from ``{env: NAME}`` or ``{file: path}``, so it is secret."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself; call it only where a client is made."""
+        """The unmasked text; call it only to create a client."""
         return self._text
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which Spark options may be given, and why the others may not."""
+"""Which Spark options are allowed, and why the others are not."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["is_secret", "redaction", "refusal", "value_refusal"]
 
 _NAMES = "secret|password|passphrase|token|credential|access[.]?key|account[.]?key|sas[.]"
-"""Options whose value is likely a secret; Spark's own rule and the cloud keys."""
+"""Names of options that are likely secrets: Spark's own rule and cloud keys."""
 _LOGIN = r"://[^/@:]*:[^@\s]+@"
-"""A password within an address."""
+"""A password in a URL."""
 _SECRET_NAME, _SECRET_VALUE = re.compile(_NAMES, re.IGNORECASE), re.compile(_LOGIN)
 _CODE = "it loads code from the configuration"
 
@@ -35,8 +35,8 @@ _REFUSED = {
 }
 _OFF = {
     "spark.speculation": "two copies of a task would handle the same records at the same time",
-    "spark.sql.execution.pyspark.udf.tracebackwithlocals.enabled": "it prints logins with the traces of errors",
-    "spark.sql.streaming.checkpoint.renamedfilecheck.enabled": "it hides a checkpoint write that was lost",
+    "spark.sql.execution.pyspark.udf.tracebackwithlocals.enabled": "it prints credentials with stack traces",
+    "spark.sql.streaming.checkpoint.renamedfilecheck.enabled": "it hides a lost checkpoint write",
 }
 _PARTS = ("jaas", "login.module", "callback.handler", "config.providers", "plugin.library", "kinit", "ssl.engine")
 
@@ -84,7 +84,7 @@ _ENVIRONMENTS = ("spark.executorenv.", "spark.yarn.appmasterenv.", "spark.kubern
 _VARIABLE = re.compile(
     r"path|home|shell|env|ifs|.*classpath|ld_.*|dyld_.*|python.*|spark_.*|.*java_.*|java_.*|bash_.*|.*_opts|.*_options"
 )
-"""Variables by which Java, Python, the shell or the linker of a process load code."""
+"""Environment variables through which Java, Python, a shell or the linker load code."""
 
 _SENSITIVE = re.compile(r"secret|password|passphrase|token|credential|access[.]?key", re.IGNORECASE)
 _HARMLESS = re.compile(
@@ -108,7 +108,7 @@ def is_secret(key: str, value: str) -> bool:
 
 
 def redaction(conf: Mapping[str, str]) -> str:
-    """The `spark.redaction.regex` with which Spark shows no secret of these; it is tried on names and on values."""
+    """The `spark.redaction.regex` that masks these secrets; Spark tries it on names and values."""
     named = (key.removeprefix("spark.hadoop.") for key, value in conf.items() if isinstance(value, SecretText))
     return "|".join((f"(?i){_NAMES}", _LOGIN, *(rf"\Q{key}\E" for key in named)))
 
@@ -139,7 +139,7 @@ def value_refusal(key: str, value: str) -> tuple[str, str] | None:
 
 
 def _loads_code(even: str) -> bool:
-    """Whether an option, in lower case, names code, a program or a place that these are loaded from."""
+    """Whether an option, in lower case, names code, a program or a place to load them from."""
     if even in _KEYS or even.startswith(_BEGINNINGS) or even.endswith(_ENDS):
         return True
     return any(even.startswith(place) and _VARIABLE.fullmatch(even[len(place) :]) for place in _ENVIRONMENTS)
@@ -148,15 +148,15 @@ def _loads_code(even: str) -> bool:
 def _java_refusal(value: str) -> tuple[str, str] | None:
     """Why Java options are not allowed and what to do; the text never shows them.
 
-    Only options that are known to be harmless pass: each release of Java has more that load code.
+    Only options that are known to be harmless pass, because each release of Java adds some that load code.
     """
     try:
         options = shlex.split(value)
     except ValueError:
-        return "a quote has no end", "close it"
+        return "a quote is not closed", "close it"
     if any(_SENSITIVE.search(option) for option in options):
         why = "Java options are arguments of a process, which every user of the machine can read"
-        return f"a secret does not belong here: {why}", "use a login that needs no secret among the Java options"
+        return f"do not put a secret here: {why}", "use a login that needs no secret among the Java options"
     if not all(_HARMLESS.fullmatch(option) for option in options):
         known = "only sizes, garbage collection, time zone, network and trust stores may be set, others load code"
         return f"the option is forbidden: {known}", _FIX

@@ -1,4 +1,4 @@
-"""The kinds of values a setting can have, each with an error that says what to write instead."""
+"""Types of setting values, each with errors that say what to write instead."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What validators may look at: the environment for secrets, the folder that paths are relative to."""
+    """Context of validators: the environment for secrets, and the folder that paths are relative to."""
 
     environ: Mapping[str, str] = field(default_factory=dict)
     directory: Path = field(default_factory=Path)
@@ -153,7 +153,7 @@ def _listed(value: object) -> object:
 def _broker(value: object) -> str:
     text = _text(value)
     if "@" in text or "://" in text:
-        # Not shown: what stands before the @ may be a password.
+        # Not shown: the text before the @ may be a password.
         raise wrong("a broker is only host and port", "write 'host:9092'; log in with the 'security' settings")
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
@@ -229,7 +229,7 @@ def _file_path(value: object, info: ValidationInfo) -> Path:
 
 def _without_login(address: str) -> str:
     if re.search(r"://[^/]*@", address):
-        raise wrong("an address with a login would be shown", "give the login in the settings that are meant for it")
+        raise wrong("a URL with credentials would be shown", "put the credentials into their own settings")
     return address
 
 
@@ -275,6 +275,6 @@ def _folded(fold: Callable[[str], str]) -> BeforeValidator:
 
 
 Word = _folded(str.lower)
-"""Marks a choice whose case does not matter; brokers and other tools print it in capitals."""
+"""Marks a choice whose case does not matter; brokers and other tools use capitals."""
 
 Upper = _folded(str.upper)

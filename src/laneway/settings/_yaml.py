@@ -1,4 +1,4 @@
-"""Reads YAML into nodes with line numbers. Never makes objects: only parser events are used.
+"""Reads YAML into nodes with line numbers, from parser events only, so it never constructs objects.
 
 Plain words follow YAML 1.2, so ``yes``, ``on`` and ``22:22`` are text, and only ``true``/``false`` are booleans.
 """
@@ -23,7 +23,7 @@ __all__ = ["read"]
 MAX_BYTES = 1024 * 1024
 MAX_ALIASES = 20
 MAX_NODES = 50_000
-"""What all aliases together may grow to; a file of 20 aliases of aliases could ask for billions."""
+"""Limit of all aliases after expansion; 20 aliases of aliases could otherwise expand to billions."""
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[-+]?([0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18})([eE][-+]?[0-9]{1,2})?")
@@ -40,7 +40,7 @@ class _HopelessError(Exception):
 
 
 def read(path: Path) -> tuple[Node | None, list[Problem]]:
-    """Read a file; what cannot be read is a problem. None means that nothing can be said about the rest."""
+    """Read a file, and report what cannot be read. None: the rest cannot be checked."""
     source = str(path)
     reader = _Reader(source)
     try:
@@ -97,7 +97,7 @@ class _Reader:
         return node
 
     def _events(self, text: str) -> Iterator[Any]:
-        # The C parser reads a megabyte in a blink; the one in Python needs many seconds, which is an attack by itself.
+        # The parser in Python needs many seconds for a megabyte, which would allow a denial of service.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             yield from yaml.parse(text, Loader=loader)
@@ -173,7 +173,7 @@ class _Reader:
         if not all(source.is_mapping for source in sources):
             self._problem(line, path, "'<<' takes a table", "write '<<: *name' with the anchor of a table")
             return {}
-        # The first one wins in YAML, so the later ones are laid down first.
+        # The first one wins in YAML, so later ones are applied first.
         return {key: item for source in reversed(sources) for key, item in source.value.items()}
 
     def _sequence(self, events: Iterator[Any], path: tuple[str | int, ...]) -> tuple[list[Node], int]:
@@ -192,7 +192,7 @@ class _Reader:
         if self.aliases > MAX_ALIASES:
             raise _HopelessError(line, f"the file has more than {MAX_ALIASES} aliases", "write the values out")
         if name not in self.anchors:
-            # Its name is not shown: it may be a password that begins with '*'.
+            # The name is not shown: it may be a password that begins with '*'.
             fix = "define '&name' first, or put a text that begins with '*' in quotes"
             self._problem(line, path, "an alias has no anchor before it", fix)
             return Node(None, self.source, line), 1

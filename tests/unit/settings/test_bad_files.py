@@ -179,7 +179,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "error topic is the topic": (
         HANDLER + "      error_topic: prod.orders\n  topics: {orders: {name: prod.orders}}\n",
-        [(4, "handlers.charge.error_topic", "parked in the topic 'orders' itself")],
+        [(4, "handlers.charge.error_topic", "parked on the source topic of 'orders'")],
     ),
     "heartbeat": (
         MAIN + "      consumer: {heartbeat_interval: 45s}\n",
@@ -187,7 +187,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
             (
                 5,
                 "clusters.main.consumer.heartbeat_interval",
-                "not shorter than session_timeout (45s). Fix: write at most a third of it: 15s",
+                "must be shorter than session_timeout (45s). Fix: write at most a third of it: 15s",
             )
         ],
     ),
@@ -220,11 +220,11 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "login without sasl": (
         SECURITY + "        username: app\n",
-        [(6, "clusters.main.security.username", "nobody logs in with protocol plaintext")],
+        [(6, "clusters.main.security.username", "protocol plaintext has no login")],
     ),
     "tls file without tls": (
         SECURITY + "        ca: ca.pem\n",
-        [(6, "clusters.main.security.ca", "nothing is encrypted with protocol plaintext")],
+        [(6, "clusters.main.security.ca", "protocol plaintext has no encryption")],
     ),
     "tls file missing": (
         SECURITY + "        protocol: ssl\n        ca: ca.pem\n",
@@ -232,12 +232,18 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "verify": (
         SECURITY + "        protocol: ssl\n        verify: false\n",
-        [(7, "clusters.main.security.verify", "can be anybody. Fix: write verify: true, or also allow_insecure: true")],
+        [
+            (
+                7,
+                "clusters.main.security.verify",
+                "not be verified. Fix: write verify: true, or also allow_insecure: true",
+            )
+        ],
     ),
     "password in the clear": (
         SECURITY
         + "        protocol: sasl_plaintext\n        mechanism: PLAIN\n        username: a\n        password: b\n",
-        [(6, "clusters.main.security.protocol", "PLAIN without TLS sends the password in the clear")],
+        [(6, "clusters.main.security.protocol", "PLAIN without TLS sends the password unencrypted")],
     ),
     "oauth": (
         SECURITY

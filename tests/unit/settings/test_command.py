@@ -57,7 +57,7 @@ def test_check_says_ok(path):
     """A good file is ok; a risk is a warning on the side."""
     result = run("check")
     assert (result.exit_code, result.stdout) == (0, "ok\n")
-    assert "the secret is written in the file" in result.stderr
+    assert "the secret is in the file" in result.stderr
 
 
 def test_check_raises_every_problem(path):

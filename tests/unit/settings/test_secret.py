@@ -99,7 +99,7 @@ def test_a_literal_secret_is_warned_about(tmp_path):
     text = "default:\n  clusters:\n    main:\n      brokers: h:1\n      security:\n        protocol: sasl_ssl\n"
     path.write_text(f"{text}        mechanism: PLAIN\n        username: a\n        password: {PLANTED}\n")
     actual = [(warning.line, warning.key, warning.message) for warning in load(path).warnings]
-    assert actual == [(9, "clusters.main.security.password", "the secret is written in the file")]
+    assert actual == [(9, "clusters.main.security.password", "the secret is in the file")]
     path.write_text(f"{text}        mechanism: PLAIN\n        username: a\n")
     environ = {"LANEWAY__CLUSTERS__MAIN__SECURITY__PASSWORD": PLANTED}
     assert load(path, environ=environ).warnings == ()
@@ -120,7 +120,7 @@ def test_a_literal_secret_among_spark_s_options_is_warned_about(tmp_path):
         (5, "spark.conf.spark.hadoop.a.secret.key"),
         (6, "spark.conf.spark.b"),
     ]
-    assert {found.message for found in warnings} == {"the secret is written in the file"}
+    assert {found.message for found in warnings} == {"the secret is in the file"}
 
 
 def test_a_profile_replaces_the_place_of_a_secret(tmp_path):
