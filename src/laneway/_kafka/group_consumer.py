@@ -17,12 +17,13 @@ from laneway.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from laneway._core.finished_map import FinishedMap
     from laneway._kafka.group import OffsetAndMetadata, Place
     from laneway.errors import AdminError
 
-__all__ = ["GroupConsumer", "PartitionOwner"]
+__all__ = ["GroupConsumer", "OwnedPartition", "PartitionOwner"]
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
@@ -30,8 +31,27 @@ _APART = 5.0  # seconds for each request of a commit on a connection of its own
 _NO_ANSWER = 60.0  # seconds after which a commit's answer is not waited for any more; the client gives up long before
 
 
+class OwnedPartition(Protocol):
+    """What the consumer must know of a partition that is ours."""
+
+    inherited: FinishedMap | None
+    """Records that are passed over, because an earlier owner has finished them."""
+    reached: int
+    """Up to where it was read without a record to show for it: gaps, and what was finished before."""
+
+    @property
+    def paused(self) -> AbstractSet[object]:
+        """Why it is not read for now; it is read while this is empty."""
+        ...
+
+
 class PartitionOwner(Protocol):
     """Who is told what the group decides; called inside `read` and `close`, on the same thread."""
+
+    @property
+    def partitions(self) -> Mapping[Place, OwnedPartition]:
+        """Those that are ours."""
+        ...
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are ours from now on; gives where each is to be read from."""
@@ -89,14 +109,10 @@ class GroupConsumer:
         self._under_way: Mapping[Place, OffsetAndMetadata] | None = None
         self._sent_at = 0.0
         self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]] = []
-        self.paused: set[Place] = set()
-        """Partitions that are not read for now; one that is assigned while it is in here stays so."""
-        self.finished: dict[Place, FinishedMap] = {}
-        """Records that are passed over, because an earlier owner has finished them."""
+        self._paused: set[Place] = set()
+        """Partitions that the client does not read for now."""
         self.passed = 0
-        """How many were."""
-        self.reached: dict[Place, int] = {}
-        """Up to where partitions were read without a record to show for it: gaps, and what was finished before."""
+        """How many records were passed over, because an earlier owner had finished them."""
         self.epoch = 0
         """Counts how often partitions came or went; records carry it."""
 
@@ -124,14 +140,15 @@ class GroupConsumer:
         return records
 
     def _records(self, messages: list[Any]) -> list[Record[Any]]:
-        topics, finished, epoch = self._topics, self.finished, self.epoch
+        topics, owned, epoch = self._topics, self._owner.partitions, self.epoch
+        inherits = any(partition.inherited is not None for partition in owned.values())
         records: list[Record[Any]] = []
         for message in messages:
             if message.error() is not None:
                 self._notice(message)
                 continue
             topic, partition, offset = topics[message.topic()], message.partition(), message.offset()
-            if finished and self._is_finished((topic, partition), offset):
+            if inherits and self._is_finished((topic, partition), offset):
                 continue
             key, raw = message.key(), message.value()
             size = (0 if raw is None else len(raw)) + (0 if key is None else len(key))
@@ -219,17 +236,18 @@ class GroupConsumer:
             self._answers.append((self._under_way, error))
             self._under_way = None
 
-    def pause(self, places: Iterable[Place]) -> None:
-        """Do not read these for now. What was fetched of them already is fetched again later, so do not do it often."""
-        new = [place for place in places if place not in self.paused]
-        self.paused.update(new)
+    def apply_pauses(self) -> None:
+        """Read no partition that has a reason to be paused, and all others.
+
+        What was fetched of one that is paused is fetched again later, so do not do it often.
+        """
+        owned = {place: part for place, part in self._owner.partitions.items() if place[0] in self._topics}
+        new = [place for place, part in owned.items() if part.paused and place not in self._paused]
+        old = [place for place, part in owned.items() if not part.paused and place in self._paused]
+        self._paused.update(new)
+        self._paused.difference_update(old)
         if new:
             self._consumer.pause([TopicPartition(*place) for place in new])
-
-    def resume(self, places: Iterable[Place]) -> None:
-        """Read these again."""
-        old = [place for place in places if place in self.paused]
-        self.paused.difference_update(old)
         if old:
             self._consumer.resume([TopicPartition(*place) for place in old])
 
@@ -240,7 +258,7 @@ class GroupConsumer:
         # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
         self._consumer.incremental_unassign([where])
         self._consumer.incremental_assign([where])
-        if place in self.paused:
+        if place in self._paused:
             self._consumer.pause([where])
 
     def close(self) -> None:
@@ -248,15 +266,13 @@ class GroupConsumer:
         self._consumer.close()
 
     def _is_finished(self, place: Place, offset: int) -> bool:
-        finished = self.finished.get(place)
-        if finished is None:
-            return False
+        partition = self._owner.partitions.get(place)
         # It is kept even when it is passed: it goes into commits until all before its end is in our own books.
-        is_over = finished.has(offset)
-        if is_over:
-            self.passed += 1
-            self.reached[place] = offset + 1
-        return is_over
+        if partition is None or partition.inherited is None or not partition.inherited.has(offset):
+            return False
+        self.passed += 1
+        partition.reached = offset + 1
+        return True
 
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         self.epoch += 1
@@ -264,9 +280,7 @@ class GroupConsumer:
         starts = self._owner.assigned(places)
         given = [TopicPartition(*place, starts[place]) for place in places]
         (consumer.incremental_assign if self._is_cooperative else consumer.assign)(given)
-        held = [place for place in places if place in self.paused]
-        if held:
-            consumer.pause([TopicPartition(*place) for place in held])
+        self.apply_pauses()
 
     def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
         self._owner.revoked([(part.topic, part.partition) for part in partitions])
@@ -279,10 +293,7 @@ class GroupConsumer:
     def _forget(self, partitions: list[Any]) -> None:
         self.epoch += 1
         places = [(part.topic, part.partition) for part in partitions]
-        for place in places:
-            self.paused.discard(place)
-            self.finished.pop(place, None)
-            self.reached.pop(place, None)
+        self._paused.difference_update(places)
         self._gone = deque(gone for gone in self._gone if gone[0] not in places)
 
     def _unassign(self, consumer: Any, partitions: list[Any]) -> None:
@@ -297,7 +308,8 @@ class GroupConsumer:
         error, place = message.error(), (message.topic(), message.partition())
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
-            self.reached[place] = message.offset()
+            if place in self._owner.partitions:
+                self._owner.partitions[place].reached = message.offset()
         elif code in _GONE:
             self._gone.append((place, message.offset()))
         elif is_auth_error(error) or error.fatal():

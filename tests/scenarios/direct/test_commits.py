@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -29,6 +29,7 @@ class _Begins:
 
     def __init__(self) -> None:
         self.places: list[Place] = []
+        self.partitions: dict[Place, Any] = {}
 
     def assigned(self, places: list[Place]) -> dict[Place, int]:
         self.places = places

@@ -18,12 +18,13 @@ from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
 from laneway._engines.direct import assignment as _assignment
 from laneway._engines.direct.assignment import Assignment
-from laneway._engines.direct.offsets import Offsets
 from laneway._engines.direct.recovery import Recovery
 from laneway._engines.direct.recreated_logs import Logs
 from laneway._engines.direct.station import Station
 from laneway._kafka import BrokerUnavailableError, GroupConsumer
 from laneway._kafka import group_consumer as _membership
+from laneway._runtime.flow import Flow
+from laneway._runtime.partition import Partitions, Pause
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
 from support.core import FakeSender, SleepingClock, make_record, make_route
@@ -44,6 +45,9 @@ class Consumer:
         self.trouble = None
         """What a question or a commit ends with."""
         self.commits, self.assigned, self.paused = [], [], []
+
+    def subscribe(self, topics, **rest):
+        pass
 
     def committed(self, parts, timeout):
         if self.trouble:
@@ -83,7 +87,7 @@ class Scene:
         self.desk = self.station.desk
         self.clock.moved = self.desk.tick
         stations = {TOPIC: [self.station]}
-        self.offsets = Offsets(stations, {})
+        self.partitions = Partitions()
         self.bounds = (0, 1_000)
         self.told, self.notes = [], []
         self.topic_id = topic_id
@@ -94,16 +98,16 @@ class Scene:
         )  # fmt: skip
         admin.ask_topic_ids = lambda *asked: SimpleNamespace(is_done=True, result=admin.topic_ids)
         self.logs = Logs(
-            stations, retries={}, offsets=self.offsets, admin=admin, sources=[TOPIC], start={},
+            stations, retries={}, partitions=self.partitions, admin=admin, sources=[TOPIC], start={},
             skip_lost=is_forgiving, note=self.notes.append,
         )  # fmt: skip
         self.assignment = Assignment(
-            stations, retries={}, offsets=self.offsets,
+            stations, retries={}, partitions=self.partitions, flow=Flow(self.partitions, stations, [TOPIC]),
             recovery=Recovery("billing", stations, admin=None, options={}), logs=self.logs, admin=admin, start={},
             budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
         )  # fmt: skip
         self.membership = GroupConsumer({}, "billing", self.assignment)
-        self.membership.reached = self.offsets.reached
+        self.membership.subscribe([TOPIC])
         self.assignment.membership = self.assignment.commits = self.logs.membership = self.membership
 
     def _answer(self):
@@ -120,7 +124,7 @@ class Scene:
     @property
     def position(self):
         """The offset that is to be read next, and is not in the log."""
-        return self.offsets.position(PLACE) if self.offsets.has(PLACE) else 0
+        return self.partitions[PLACE].position if PLACE in self.partitions else 0
 
     def revoke(self):
         """Give the partition back, and say how long that took."""
@@ -136,7 +140,7 @@ class Scene:
         records = [make_record(offset, b"key-%d" % offset) for offset in offsets]
         for record in records:
             record.epoch = self.membership.epoch
-        self.offsets.delivered[PLACE] = records[-1].offset + 1
+        self.partitions[PLACE].delivered = records[-1].offset + 1
         self.desk.admit(records)
 
     def begin(self, count):
@@ -153,7 +157,7 @@ class Scene:
 
     def due(self):
         """What may be committed: the offset, and those finished past it."""
-        offset, end, unfinished = self.offsets.progress(PLACE)
+        offset, end, unfinished = self.partitions[PLACE].progress()
         return offset, [at for at in range(offset, end) if at not in unfinished]
 
 
@@ -186,7 +190,7 @@ def test_a_call_that_hangs_holds_a_revocation_up_for_its_budget_only(scene):
     assert BUDGET <= took < BUDGET + 0.1
     [(offset, text)] = made.consumer.commits
     assert (offset, [at for at in range(10) if decode_finished(offset, text).has(at)]) == (0, [1, 2])
-    assert not made.offsets.has(PLACE)
+    assert PLACE not in made.partitions
     assert made.told[-1] == PartitionsRevoked(TOPIC, (0,), False)
 
 
@@ -240,7 +244,7 @@ def test_a_coordinator_that_is_away_costs_a_second_more(scene):
 
     assert BUDGET + 1 <= made.revoke() < BUDGET + 1.2
     assert made.consumer.commits == []
-    assert not made.offsets.has(PLACE)
+    assert PLACE not in made.partitions
 
 
 def test_a_group_that_goes_on_without_us_is_told_nothing(scene):
@@ -251,7 +255,7 @@ def test_a_group_that_goes_on_without_us_is_told_nothing(scene):
     made.consumer.trouble = EXPELLED
 
     assert made.revoke() < 0.1
-    assert not made.offsets.has(PLACE)
+    assert PLACE not in made.partitions
 
 
 def test_what_is_lost_is_neither_waited_for_nor_committed(scene):
@@ -264,7 +268,7 @@ def test_what_is_lost_is_neither_waited_for_nor_committed(scene):
 
     assert made.clock.now == began
     assert made.consumer.commits == []
-    assert not made.offsets.has(PLACE)
+    assert PLACE not in made.partitions
     assert made.told[-1] == PartitionsRevoked(TOPIC, (0,), True)
 
 
@@ -368,7 +372,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
 def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
     """Offsets that held no record are not lost with those behind them."""
     made = at_100(scene, is_forgiving=True)
-    made.offsets.reached[PLACE] = 120
+    made.partitions[PLACE].reached = 120
     made.bounds = (150, 200)
     made.assignment.out_of_range(PLACE, made.position)
 
@@ -414,17 +418,18 @@ def test_a_log_that_has_grown_past_our_offset_since_is_another_one(scene):
 def test_what_a_former_owner_had_finished_of_the_old_log_says_nothing_of_the_new_one(scene):
     """Its map would pass records over that nobody has handled."""
     made = scene(is_forgiving=True, committed=(100, "L1rAgM"))
-    assert PLACE in made.membership.finished
+    assert made.partitions[PLACE].inherited is not None
     made.bounds = (0, 30)
     made.assignment.out_of_range(PLACE, made.position)
 
-    assert PLACE not in made.membership.finished
+    assert made.partitions[PLACE].inherited is None
 
 
 def test_a_partition_that_is_held_stays_so_at_its_new_offset(scene):
     """A station that is full is full, wherever the log begins."""
     made = at_100(scene, is_forgiving=True)
-    made.membership.pause([PLACE])
+    made.partitions[PLACE].paused.add(Pause.BUFFER)
+    made.membership.apply_pauses()
     made.consumer.paused.clear()
     made.bounds = (150, 200)
     made.assignment.out_of_range(PLACE, made.position)
@@ -478,7 +483,7 @@ def test_an_answer_is_waited_for_as_long_as_the_group_waits_for_us(scene):
         made.assign()
 
     assert PATIENCE <= made.clock.now - began < PATIENCE + 6
-    assert not made.offsets.has(PLACE)
+    assert PLACE not in made.partitions
 
 
 def test_a_member_that_leaves_waits_for_no_answer(scene):
@@ -522,7 +527,7 @@ def test_the_first_commit_of_an_ownership_is_a_precaution(monkeypatch):
     began = made.clock.now
     made.assignment.settle_in()
     assert made.clock.now - began <= PATIENCE + 0.1
-    assert made.offsets.has(PLACE)
+    assert PLACE in made.partitions
 
     made.consumer.trouble = None
     made.assignment.settle_in()
@@ -544,7 +549,7 @@ def test_the_first_commit_says_that_something_may_be_under_way(monkeypatch):
 def test_what_a_former_owner_has_finished_is_not_lost(scene):
     """Its map tells of 40 of the 50 records that were deleted."""
     made = at_100(scene, is_forgiving=True)
-    made.membership.finished[PLACE] = FinishedMap([(101, 121), (130, 155)])
+    made.partitions[PLACE].inherited = FinishedMap([(101, 121), (130, 155)])
     made.bounds = (150, 200)
     made.assignment.out_of_range(PLACE, made.position)
 
@@ -631,7 +636,7 @@ def test_a_commit_of_a_deleted_topic_ends_the_run(monkeypatch, text):
     ):
         made.assign()
 
-    assert (made.consumer.commits, made.offsets.has(PLACE)) == ([], False)
+    assert (made.consumer.commits, PLACE in made.partitions) == ([], False)
 
 
 @pytest.mark.parametrize("text", [of(OLD), of(OLD, "L1rAgM"), of(OLD, "L1n2")])
@@ -640,7 +645,7 @@ def test_a_commit_of_a_deleted_topic_says_nothing_when_asked_to_go_on(monkeypatc
     made = Scene(monkeypatch, committed=(100, text), topic_id=NEW, is_forgiving=True)
     made.assign()
 
-    assert (made.consumer.assigned, made.membership.finished) == ([0], {})
+    assert (made.consumer.assigned, made.partitions[PLACE].inherited) == ([0], None)
     made.read(range(5))
     made.work_off()
     made.revoke()

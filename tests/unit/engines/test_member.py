@@ -18,12 +18,13 @@ from laneway._engines.direct import member as _member
 from laneway._engines.direct.assignment import Assignment
 from laneway._engines.direct.lease import Lease
 from laneway._engines.direct.member import Member
-from laneway._engines.direct.offsets import Offsets
 from laneway._engines.direct.recovery import Recovery
 from laneway._engines.direct.recreated_logs import Logs
 from laneway._engines.direct.station import Station
 from laneway._kafka import GroupConsumer
 from laneway._kafka import group_consumer as _membership
+from laneway._runtime.flow import Flow
+from laneway._runtime.partition import Partitions, Pause
 from support.core import FakeSender, SleepingClock, make_route
 
 SHORTEST_INTERVAL = 6.0
@@ -129,7 +130,7 @@ class Consumer:
 class Scene:
     """A member of a group with one station for each topic, whose handler finishes records when it is told to."""
 
-    def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100):
+    def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100, limits=None):
         self.clock = clock = SleepingClock()
         for module in (_member, _assignment, _membership):
             monkeypatch.setattr(module, "time", clock)
@@ -137,27 +138,34 @@ class Scene:
         self.consumer = Consumer(clock, self.places)
         monkeypatch.setattr(_membership, "Consumer", self._made)
         stations = {topic: [_station(topic, records)] for topic in topics}
-        self.offsets = Offsets(stations, {})
+        self.partitions = Partitions()
+        self.flow = Flow(self.partitions, stations, topics)
         recovery = Recovery("billing", stations, admin=None, options={})
         logs = Logs(
-            stations, retries={}, offsets=self.offsets, admin=None, sources=(), start={}, skip_lost=False,
+            stations, retries={}, partitions=self.partitions, admin=None, sources=(), start={}, skip_lost=False,
             note=lambda text: None,
         )  # fmt: skip
         assignment = Assignment(
-            stations, retries={}, offsets=self.offsets, recovery=recovery, logs=logs, admin=None, start={},
-            budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
+            stations, retries={}, partitions=self.partitions, flow=self.flow, recovery=recovery, logs=logs, admin=None,
+            start={}, limits=limits, budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
         )  # fmt: skip
         membership = GroupConsumer({}, "billing", assignment)
-        membership.reached = self.offsets.reached
         assignment.membership = assignment.commits = logs.membership = membership
         monkeypatch.setattr(Lease, "now", staticmethod(clock.monotonic))
         self.lease = assignment.lease = Lease(10.0)
         self.member = Member(
-            membership, assignment=assignment, offsets=self.offsets, recovery=recovery, stations=stations,
-            sources=list(topics), delayed=set(), retries={},
+            membership, assignment=assignment, flow=self.flow, recovery=recovery, stations=stations,
+            sources=list(topics), retries={},
         )  # fmt: skip
         membership.subscribe(topics)
         self.stations = SimpleNamespace(**{topic: found for topic, (found,) in stations.items()})
+
+    @property
+    def delivered(self):
+        return {place: view.delivered for place, view in self.member.views().items()}
+
+    def paused(self, reason):
+        return {place for place, partition in self.partitions.items() if reason in partition.paused}
 
     def _made(self, options):
         self.consumer.on_commit = options["on_commit"]
@@ -205,7 +213,7 @@ def test_room_that_comes_and_goes_pauses_nothing(scene, count):
     made.run(30, every=0.4, work=lambda: made.finish(count))
 
     assert (made.consumer.pauses, made.consumer.resumes) == ([], [])
-    assert sum(made.member.delivered.values()) >= 70 * count
+    assert sum(made.delivered.values()) >= 70 * count
 
 
 def test_a_long_stall_is_one_pause(scene):
@@ -245,7 +253,7 @@ def test_a_full_topic_is_held_at_once_when_others_can_go_on(scene):
     assert made.consumer.pauses == [full]
     made.run(10, every=0.1, work=produced)
     assert (made.consumer.pauses, made.consumer.resumes) == ([full], [])
-    assert sum(made.member.delivered[place] for place in other) > 900
+    assert sum(made.delivered[place] for place in other) > 900
 
     made.finish()
     made.run(0.1)
@@ -275,25 +283,24 @@ def test_a_partition_is_held_before_its_finished_offsets_fill_the_commit(scene):
     odd, even = made.places
     made.consumer.ends = {odd: 40_000, even: 0}
     made.run(5, work=lambda: made.finish(is_wanted=lambda offset: offset % 2))
-    assert made.offsets.full == {odd}
+    assert made.paused(Pause.METADATA) == {odd}
     assert made.consumer.pauses == [[odd]]
-    assert made.member.hindrance(odd).startswith("commits can tell of no more records that are finished past")
-    read = made.member.delivered[odd]
+    read = made.delivered[odd]
     assert 20_000 < read < 24_000
-    made.offsets.failed([odd])
-    offset, text = made.offsets.due({})[odd]
+    made.partitions.failed([odd])
+    offset, text = made.partitions.due()[odd]
     assert (offset, len(decode_finished(offset, text))) == (0, read // 2)
 
     made.consumer.ends = {odd: 40_000, even: 10}
     made.run(5, work=made.finish)
-    assert made.member.delivered == {odd: read, even: 10}
+    assert made.delivered == {odd: read, even: 10}
     assert made.consumer.resumes == []
 
     for offset in range(0, read, 2):
         made.stations.orders.desk.ledger.finish(0, offset)
     made.run(5, work=made.finish)
-    assert made.offsets.full == set()
-    assert made.member.delivered == {odd: 40_000, even: 10}
+    assert made.paused(Pause.METADATA) == set()
+    assert made.delivered == {odd: 40_000, even: 10}
     assert (made.consumer.pauses, made.consumer.resumes) == ([[odd]], [[odd]])
 
 
@@ -305,7 +312,7 @@ def test_a_partition_is_held_between_two_looks(scene):
     for _ in range(40):
         made.member._tended = made.clock.now  # the next look is far away
         made.member._turn()
-    assert made.member.delivered[odd] < 24_000
+    assert made.delivered[odd] < 24_000
     assert made.consumer.pauses == [[odd]]
 
 
@@ -396,9 +403,9 @@ def test_many_records_are_committed_before_their_time(scene):
         made.run(0.01, work=made.finish)
     [(moment, said)] = made.consumer.commits
     assert moment - began < 0.1
-    assert 50_000 <= sum(said.values()) <= sum(made.member.delivered.values())
+    assert 50_000 <= sum(said.values()) <= sum(made.delivered.values())
 
-    made.consumer.ends = {place: end + 10 for place, end in made.member.delivered.items()}
+    made.consumer.ends = {place: end + 10 for place, end in made.delivered.items()}
     made.run(0.2, work=made.finish)
     assert len(made.consumer.commits) == 1
 
@@ -421,11 +428,11 @@ def test_a_commit_waits_for_the_answer_to_the_one_before(scene):
     made.consumer.is_silent = True
     made.run(10, every=0.1, work=made.finish)
     assert len(made.consumer.commits) == 1
-    made.consumer.is_silent, made.consumer.ends = False, made.member.delivered
+    made.consumer.is_silent, made.consumer.ends = False, made.delivered
     made.finish()
     made.run(0.3)
 
-    assert [said for _, said in made.consumer.commits[1:]] == [made.member.delivered]
+    assert [said for _, said in made.consumer.commits[1:]] == [made.delivered]
 
 
 # --- polls -----------------------------------------------------------------------------------------------------------
@@ -516,11 +523,10 @@ def test_a_buffer_of_one_record_does_not_thrash(scene):
 
 def test_a_partition_that_comes_back_has_not_reached_its_limit(scene):
     """What is left before the limit is read."""
-    made = scene()
+    made = scene(limits={("orders", 0): 10, ("orders", 1): 10})
     place = made.places[0]
-    made.member._limits = dict.fromkeys(made.places, 10)
     made.run(1)
-    assert made.member.delivered[place] == 10
+    assert made.delivered[place] == 10
     made.member._membership._on_revoke(made.consumer, [TopicPartition(*place)])
     made.member.pause(on=True)
     made.run(0.1)
@@ -529,4 +535,4 @@ def test_a_partition_that_comes_back_has_not_reached_its_limit(scene):
     made.member.pause(on=False)
     made.finish()
     made.run(1)
-    assert made.member.delivered[place] == 10
+    assert made.delivered[place] == 10

@@ -38,7 +38,7 @@ def admin():
 
 @pytest.fixture
 def outlook(admin):
-    member = SimpleNamespace(progress=lambda: {("orders", 0): (5, 5, []), ("orders", 1): (5, 5, [])})
+    member = SimpleNamespace(partitions=[("orders", 0), ("orders", 1)])
     cluster = SimpleNamespace(brokers=("kafka:9092",))
     return Outlook(SimpleNamespace(member=member, admin=admin, cluster=cluster, sources=["orders"]), 1)
 

@@ -23,18 +23,18 @@ class Reader:
         return []
 
 
-def made(may_read_on=lambda place: True):
+def made(full=()):
+    partitions = {(TOPIC, number): SimpleNamespace(may_read_on=lambda n=number: n not in full) for number in (0, 1, 7)}
     station = SimpleNamespace(room=100)
     return Retries(
-        (), {TOPIC: [station]}, admin=None, options={}, skip_lost=True, may_create=True, delivered=lambda *_: None,
-        reached=lambda *_: None, may_read_on=may_read_on,
+        (), {TOPIC: [station]}, admin=None, options={}, skip_lost=True, may_create=True, partitions=partitions,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("full", "asked"), [(set(), 1), ({(TOPIC, 1)}, 0), ({(TOPIC, 7)}, 1)])
+@pytest.mark.parametrize(("full", "asked"), [((), 1), ((1,), 0), ((7,), 1)])
 def test_a_topic_waits_while_commits_can_tell_of_no_more(full, asked):
     """All of it, because its partitions are read together; those that are not being read hold up nothing."""
-    retries, reader = made(lambda place: place not in full), Reader()
+    retries, reader = made(full), Reader()
     retries._readers[TOPIC], retries._open[TOPIC] = reader, (0, {0: 50, 1: 50})
     retries._read()
 

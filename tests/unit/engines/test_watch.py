@@ -24,6 +24,7 @@ from laneway._engines.direct.progress import Progress
 from laneway._engines.direct.stalls import Heard
 from laneway._engines.direct.watch import Watch
 from laneway._runtime.lifecycle import Lifecycle, State
+from laneway._runtime.partition import PartitionView, Pause
 from laneway._runtime.status_file import StatusFile, statuses
 from laneway.errors import ProduceError
 from laneway.events import CopyFailed, OffsetsCommitted, PartitionsRevoked, RecordParked
@@ -257,7 +258,7 @@ def test_a_partition_that_is_held_for_its_commit_says_so(gate):
         awaited(station, "running", 0, 3)
         crew = Crew()
         crew.found, crew.delivered, crew.stations = {("orders", 0): 3}, {("orders", 0): 4}, [station]
-        crew.full = {("orders", 0)}
+        crew.paused = {("orders", 0): {Pause.METADATA}}
         [stall] = followed(crew).stalls(0.0)
         gate.set()
 
@@ -352,7 +353,7 @@ class Crew:
     def __init__(self):
         self.found, self.delivered, self.stations, self.polled = {}, {}, [], time.monotonic()
         self.member, self.sources, self.has_joined, self.is_over = self, ["orders"], True, False
-        self.full = set()
+        self.paused = {}
         self.cluster = SimpleNamespace(
             brokers=("broker:9092",),
             producer=SimpleNamespace(timeout=timedelta(seconds=30)),
@@ -363,14 +364,15 @@ class Crew:
     def owned(self):
         return list(self.found)
 
-    def progress(self):
-        return {place: (offset, offset, []) for place, offset in self.found.items()}
+    def views(self):
+        return {
+            place: PartitionView(at, at, [], self.delivered.get(place, 0), self.paused.get(place, set()))
+            for place, at in self.found.items()
+        }
 
-    def hindrance(self, place):
-        return ""
-
-    def is_full(self, place):
-        return place in self.full
+    @property
+    def partitions(self):
+        return {place: SimpleNamespace(paused=view.paused) for place, view in self.views().items()}
 
 
 @pytest.fixture
@@ -399,6 +401,19 @@ def test_an_idle_partition_does_not_stand_still(clock):
     [stall] = progress.stalls(30.0)
     assert (stall.code, stall.offset, stall.age) == ("unread", 5, timedelta(seconds=31))
     assert stall.words == "1 record waits to be read; the brokers give none"
+
+
+def test_what_holds_a_partition_back_is_said(clock):
+    """Why nothing is read of it, in the words of the reason that counts most."""
+    crew, ends = Crew(), {("orders", 0): 6}
+    crew.found = crew.delivered = {("orders", 0): 5}
+    crew.paused = {("orders", 0): {Pause.BUFFER, Pause.RECOVERY}}
+    progress = followed(crew, ends)
+    progress.look()
+    clock.now += 31
+
+    [stall] = progress.stalls(30.0)
+    assert stall.words == "1 record waits to be read; what its former owner has left is being looked up"
 
 
 def test_records_that_wait_for_their_delay_do_not_stand_still(clock):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from laneway._core.commit_markers import UNDER_WAY
 from laneway._core.finished_map import CLEAN, NEW, decode_finished, is_clean
 from laneway._engines.direct.lease import Lease
-from laneway._engines.direct.offsets import marker_at
 from laneway._kafka import BrokerUnavailableError, FencedError
+from laneway._runtime.partition import Partition, Pause, marker_at
 from laneway._runtime.recreated import size_at_start
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from laneway._engines.direct.commits import Commits
-    from laneway._engines.direct.offsets import Offsets
     from laneway._engines.direct.recovery import Recovery
     from laneway._engines.direct.recreated_logs import Logs
     from laneway._engines.direct.retries import Retries
     from laneway._engines.direct.station import Station
     from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place
+    from laneway._runtime.flow import Flow
+    from laneway._runtime.partition import Partitions
     from laneway.events import Event
 
 __all__ = ["Assignment"]
@@ -42,7 +43,9 @@ class Assignment:
     Args:
         stations: topic, of retries too, to the stations that read it.
         retries: source to what reads its retry topics.
-        offsets: what may be committed.
+        partitions: those that are ours.
+        flow: what holds them back.
+        limits: where reading ends in each partition of a source; None for no end.
         recovery: looks for copies that a killed process has left.
         logs: recognises topics that were recreated.
         admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
@@ -58,7 +61,8 @@ class Assignment:
         stations: Mapping[str, list[Station]],
         *,
         retries: Mapping[str, Retries],
-        offsets: Offsets,
+        partitions: Partitions,
+        flow: Flow,
         recovery: Recovery,
         logs: Logs,
         admin: Admin,
@@ -67,10 +71,13 @@ class Assignment:
         patience: float,
         tell: Callable[[Event], None],
         note: Callable[[str], None],
+        limits: Mapping[Place, int] | None = None,
     ) -> None:
         self._stations = stations
         self._retries = retries
-        self._offsets = offsets
+        self.partitions = partitions
+        self._flow = flow
+        self._limits = limits
         self._recovery = recovery
         self.logs = logs
         """What is done about logs that are not those that were read."""
@@ -92,8 +99,6 @@ class Assignment:
         self._missing: set[str] = set()
         """Topics that are waited for, and said to be."""
         self._new: list[Place] = []
-        self.held: set[str] = set()
-        """Topics whose partitions are not to be read for now, those that come neither."""
         self.is_leaving = False
         """Whether nothing is to be waited for any more when partitions are given back. Any thread may set it."""
         self.is_expelled = False
@@ -114,7 +119,6 @@ class Assignment:
         starts = {place: self._begin(place, known.get(place)) for place in everything}
         for source in dict.fromkeys(topic for topic, _ in places):
             self._open(source, [part for topic, part in places if topic == source], starts, known)
-        self.membership.paused.update(place for place in places if place[0] in self.held)
         for topic in dict.fromkeys(topic for topic, _ in places):
             self._tell(PartitionsAssigned(topic, tuple(part for name, part in places if name == topic)))
         if not self._missing.isdisjoint(topic for topic, _ in places):
@@ -148,9 +152,9 @@ class Assignment:
         """Act on what became of commits; gives those that the group has taken."""
         for offsets, error in (answers := self.commits.answers()):
             if error is not None:
-                self._offsets.failed(offsets)
+                self.partitions.failed(offsets)
             else:
-                self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
+                self.tell_committed(self.partitions.arrived(offsets))
 
         return [offsets for offsets, error in answers if error is None]
 
@@ -190,8 +194,8 @@ class Assignment:
 
     def committed(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
         """The broker has these."""
-        self._offsets.sent(offsets)
-        self.tell_committed(self._offsets.acknowledged({place: at for place, (at, _) in offsets.items()}))
+        self.partitions.sent(offsets)
+        self.tell_committed(self.partitions.arrived(offsets))
 
     def _with_retries(self, places: Iterable[Place]) -> list[Place]:
         found: list[Place] = []
@@ -239,38 +243,53 @@ class Assignment:
             for place in places:
                 found = known.get(place)
                 word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else UNDER_WAY
-                topic_id = self.logs.id_of(place[0])
-                self._offsets.begin(place, starts[place], found, marker_at(found, word), topic_id=topic_id)
+                owned = Partition(
+                    place,
+                    self._stations[place[0]],
+                    starts[place],
+                    known=found,
+                    word=marker_at(found, word),
+                    topic_id=self.logs.id_of(place[0]),
+                    epoch=self.membership.epoch,
+                    limit=self._limits.get(place, 0) if self._limits is not None and place[0] == source else None,
+                )
                 finished = None if found is None else decode_finished(*found)
                 # One that tells of more than there is speaks of another log; what is written next would be passed over.
                 if finished is not None and finished.end <= self._bounds(place)[1]:
-                    self.membership.finished[place] = finished
+                    owned.inherited = finished
+                self._flow.begin(owned)
+                self.partitions.begin(owned)
                 for station in self._stations[place[0]]:
                     station.open(partition)
             if not all(is_clean(known.get(place, (0, CLEAN))[1]) for place in places):
                 unclean.append(partition)
-        held = self._recovery.begin(source, partitions, self._offsets.with_times(starts), unclean=unclean)
-        is_delayed = source in self._retries and source in self._retries[source].topics
-        self.membership.paused.update((source, partition) for partition in (partitions if is_delayed else held))
+        since = {place: (starts[place], self.partitions[place].since) for place in starts if place in self.partitions}
+        for partition in self._recovery.begin(source, partitions, since, unclean=unclean):
+            self.partitions[source, partition].paused.add(Pause.RECOVERY)
+        if source in self._retries and source in self._retries[source].topics:
+            for partition in partitions:
+                self.partitions[source, partition].paused.add(Pause.DELAY)
         self._new += [(source, partition) for partition in partitions]
 
     def settle_in(self) -> None:
         """Before the first record of new partitions runs: say that we are at work on them."""
         if not self._new:
             return
-        places, self._new = [place for place in self._new if self._offsets.has(place)], []
-        marks = self._offsets.marks(self._with_retries(places))
-        self.commit_now(marks, max(self._deadline, time.monotonic() + _ANSWER))
-        waiting = self._recovery.places
-        for place in [place for place in places if place not in waiting]:
-            self.own_retries(*place)
+        places, self._new = [place for place in self._new if place in self.partitions], []
+        marks = {place: self.partitions[place].first_commit() for place in self._with_retries(places)}
+        offsets = {place: mark for place, mark in marks.items() if mark is not None}
+        self.commit_now(offsets, max(self._deadline, time.monotonic() + _ANSWER))
+        for place in places:
+            if Pause.RECOVERY not in self.partitions[place].paused:
+                self.own_retries(*place)
 
     def own_retries(self, source: str, partition: int) -> None:
         """Let the retry topics of a partition be read."""
         retries = self._retries.get(source)
         if retries is not None:
-            starts = {(topic, partition): self._offsets.position((topic, partition)) for topic in retries.topics}
-            finished = {place: found for place in starts if (found := self.membership.finished.get(place)) is not None}
+            owned = {(topic, partition): self.partitions[topic, partition] for topic in retries.topics}
+            finished = {place: part.inherited for place, part in owned.items() if part.inherited is not None}
+            starts = {place: part.position for place, part in owned.items()}
             retries.own(starts, self.membership.epoch, finished)
 
     def _answered(self, ask: Callable[[], T]) -> T:
@@ -294,8 +313,7 @@ class Assignment:
 
     def _commit_last(self, places: list[Place], deadline: float) -> None:
         self.logs.look(places)
-        due = self._offsets.due(self.membership.finished, last_of=places)
-        self.commit_now(due, max(deadline, time.monotonic() + 1.0))
+        self.commit_now(self.partitions.due(places), max(deadline, time.monotonic() + 1.0))
 
     def _let_go(self, places: list[Place]) -> None:
         for source, partition in places:
@@ -306,8 +324,7 @@ class Assignment:
             for station in self._stations[place[0]]:
                 station.fence(place[1], self.membership.epoch)
             self.logs.leave(place)
-            self._offsets.end(place)
-            self.membership.finished.pop(place, None)
+            self.partitions.end(place)
 
     def _tell_revoked(self, places: list[Place], *, is_lost: bool) -> None:
         for topic in dict.fromkeys(topic for topic, _ in places):

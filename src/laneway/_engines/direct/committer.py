@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laneway._engines.direct.assignment import Assignment
-    from laneway._engines.direct.offsets import Offsets
     from laneway._kafka import GroupConsumer, OffsetAndMetadata, Place
+    from laneway._runtime.partition import Partitions
 
 __all__ = ["Committer"]
 
@@ -30,14 +30,14 @@ class Committer:
     Args:
         membership: the member, as Kafka sees it.
         assignment: knows the partitions, and what became of commits.
-        offsets: what may be committed.
+        partitions: those that are ours.
         now: the time, as `time.monotonic` gives it.
     """
 
-    def __init__(self, membership: GroupConsumer, assignment: Assignment, offsets: Offsets, now: float) -> None:
+    def __init__(self, membership: GroupConsumer, assignment: Assignment, partitions: Partitions, now: float) -> None:
         self._membership = membership
         self._assignment = assignment
-        self._offsets = offsets
+        self._partitions = partitions
         self._committed, self._asked = now, 0.0
         self._due: tuple[int, dict[Place, OffsetAndMetadata]] | None = None
         """What is to be committed when the brokers have said that the topics are the same, and in which epoch."""
@@ -68,15 +68,15 @@ class Committer:
         """
         lease = self._assignment.lease
         asked, self._question = self._question, None
-        if not self._offsets.places:
+        if not self._partitions:
             lease.confirm(lease.now())
         elif asked is not None and any(said is asked[0] for said in heard):
             lease.confirm(asked[1])
         elif self._membership.is_member:
-            self._offsets.failed(self._offsets.places)  # or nothing would be due that was sent before
-            due, now = self._offsets.due(self._membership.finished), lease.now()
+            self._partitions.failed(self._partitions)  # or nothing would be due that was sent before
+            due, now = self._partitions.due(), lease.now()
             if self._assignment.commits.commit_soon(due):
-                self._offsets.sent(due)
+                self._partitions.sent(due)
                 self._question = due, now
             else:
                 self._question = asked
@@ -88,7 +88,7 @@ class Committer:
         """
         logs = self._assignment.logs
         if self._due is None:
-            due = self._offsets.due(self._membership.finished)
+            due = self._partitions.due()
             if not due and now - self._asked < _ASK:
                 self._committed, self.count = now, 0
                 return
@@ -102,7 +102,7 @@ class Committer:
         if not is_sure or epoch != self._membership.epoch or (due and not self._assignment.commits.commit_soon(due)):
             self._committed = now - _COMMIT + _AGAIN
         else:
-            self._offsets.sent(due)
+            self._partitions.sent(due)
 
     def commit_last(self, now: float) -> bool:
         """Commit what is finished, and see it acknowledged; ask it until it says True, and read in between.
@@ -113,11 +113,11 @@ class Committer:
         """
         if self._last is None:
             self._last = now, now + _APART
-            self._assignment.logs.look(self._offsets.places)
+            self._assignment.logs.look(self._partitions)
         if self._assignment.is_expelled:
             return True
         began, apart = self._last
-        due = self._offsets.due(self._membership.finished, last_of=self._offsets.places)
+        due = self._partitions.due(tuple(self._partitions))
         self.is_done = not due
         if not due or now - began > _LAST:
             return True
@@ -127,5 +127,5 @@ class Committer:
                 self._assignment.commits.commit_apart(due)
                 self._assignment.committed(due)
         elif self._assignment.commits.commit_soon(due):
-            self._offsets.sent(due)
+            self._partitions.sent(due)
         return False

@@ -11,7 +11,6 @@ from laneway._core.deferred_keys import DeferredKeys
 from laneway._engines.direct.assignment import Assignment
 from laneway._engines.direct.lease import Lease
 from laneway._engines.direct.member import Member
-from laneway._engines.direct.offsets import Offsets
 from laneway._engines.direct.recovery import Recovery
 from laneway._engines.direct.recreated_logs import Logs
 from laneway._engines.direct.retries import Retries
@@ -19,6 +18,8 @@ from laneway._engines.direct.station import Station
 from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
 from laneway._runtime.clients import reading_options
 from laneway._runtime.configure import producers_elsewhere
+from laneway._runtime.flow import Flow
+from laneway._runtime.partition import Partitions
 from laneway._runtime.topic_care import Care
 from laneway._runtime.topics import feeds_of
 from laneway.observe import Tally
@@ -122,10 +123,11 @@ class Crew:
         options = reading_options(cluster, routes, sum(partitions.values()))
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         skip_lost = settings.on_data_loss == "continue" or limits is not None
-        reached: dict[Place, int] = {}
-        offsets = Offsets(stations, reached)
+        delayed = {route.topic.name for route in routes if route.delay}
+        owned = Partitions()
+        flow = Flow(owned, stations, [topic for topic in self.sources if topic not in delayed])
         retries = {
-            topic: self._retries(topic, routes, stations, offsets, options, skip_lost=skip_lost)
+            topic: self._retries(topic, routes, stations, owned, options, skip_lost=skip_lost)
             for topic in self.sources
             if any(route.retry.hops or route.delay for route in routes if route.topic.name == topic)
         }
@@ -135,7 +137,7 @@ class Crew:
         logs = Logs(
             stations,
             retries=retries,
-            offsets=offsets,
+            partitions=owned,
             admin=self.admin,
             sources=self.sources if limits is None else (),
             start=start,
@@ -146,7 +148,8 @@ class Crew:
         assignment = Assignment(
             stations,
             retries=retries,
-            offsets=offsets,
+            partitions=owned,
+            flow=flow,
             recovery=recovery,
             logs=logs,
             admin=self.admin,
@@ -155,22 +158,20 @@ class Crew:
             patience=limit * _PATIENCE,
             tell=tell,
             note=note,
+            limits=limits,
         )
-        membership = self._membership = GroupConsumer(options, app, assignment, cluster.client_options())
-        membership.reached = reached
+        membership = GroupConsumer(options, app, assignment, cluster.client_options())
         assignment.membership = logs.membership = membership
         assignment.lease = lease
         assignment.commits = membership if commits is None else commits(membership)
         self.member = Member(
             membership,
             assignment=assignment,
-            offsets=offsets,
+            flow=flow,
             recovery=recovery,
             stations=stations,
             sources=self.sources,
-            delayed={route.topic.name for route in routes if route.delay},
             retries=retries,
-            limits=limits,
         )
         self._all_retries = retries
 
@@ -253,7 +254,7 @@ class Crew:
         """Whether everything before these ends is finished, by us or by others of the group."""
         if not self.member.is_past(ends):
             return False
-        ours = self.member.places
+        ours = self.member.partitions
         others = {place: end for place, end in ends.items() if end and place not in ours}
         if others and time.monotonic() - self._asked < _ASK:
             return False
@@ -276,7 +277,7 @@ class Crew:
         topic: str,
         routes: list[HandlerSpec],
         stations: dict[str, list[Station]],
-        offsets: Offsets,
+        partitions: Partitions,
         options: dict[str, Any],
         *,
         skip_lost: bool,
@@ -289,9 +290,7 @@ class Crew:
             options=options,
             skip_lost=skip_lost,
             may_create=self._may_create,
-            delivered=offsets.delivered.__setitem__,
-            reached=offsets.reached.__setitem__,
-            may_read_on=lambda place: offsets.may_read_on(place, self._membership.finished.get(place)),
+            partitions=partitions,
         )
 
 

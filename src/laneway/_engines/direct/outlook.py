@@ -66,7 +66,7 @@ class Outlook:
 
     def _asked(self) -> _View:
         member, admin = self._crew.member, self._crew.admin
-        places = list(member.progress())
+        places = list(member.partitions)
         try:
             if places:
                 ends = admin.ends_of(places, _TIMEOUT)

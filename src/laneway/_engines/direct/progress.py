@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from laneway._declare.health import Stall, lasting
 from laneway._engines.direct.stalls import Cause, explain
+from laneway._runtime.partition import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from laneway._engines.direct.crew import Crew
     from laneway._engines.direct.outlook import Outlook
@@ -68,11 +70,10 @@ class Progress:
 
     def look(self) -> None:
         """See where the partitions stand; those that are not ours any more are forgotten."""
-        # What was delivered comes last: a record that comes meanwhile makes its partition begun, never idle.
-        now, found, delivered = time.monotonic(), self._crew.member.progress(), self._crew.member.delivered
+        now, found = time.monotonic(), self._crew.member.views()
         with self._lock:
-            kinds = {place: self._kind(place, at, delivered.get(place, 0)) for place, (at, _, _) in found.items()}
-            self._marks = {place: self._mark(place, found[place][0], kind, now) for place, kind in kinds.items()}
+            kinds = {place: self._kind(place, view.low, view.delivered) for place, view in found.items()}
+            self._marks = {place: self._mark(place, found[place].low, kind, now) for place, kind in kinds.items()}
 
     def forget(self, partitions: set[int]) -> None:
         """These came or went: how long they stood still before says nothing."""
@@ -83,8 +84,8 @@ class Progress:
 
     def lag(self) -> dict[Place, int]:
         """How many records of our partitions are not finished, in Kafka and here."""
-        ends, found = self._outlook.ends, self._crew.member.progress()
-        return {place: max(0, ends[place] - offset) for place, (offset, _, _) in found.items() if place in ends}
+        ends, found = self._outlook.ends, self._crew.member.views()
+        return {place: max(0, ends[place] - view.low) for place, view in found.items() if place in ends}
 
     def uncommitted(self) -> dict[Place, float]:
         """Partitions where records are finished and the brokers have not been told, and for how many seconds."""
@@ -141,7 +142,7 @@ class Progress:
                 if not is_sure and station.route.is_async:
                     words = f"the event loop does not answer: something blocks it; {cause.words}"
                     cause = Cause("loop", words, cause.record)
-                if self._crew.member.is_full((topic, spot[0])):
+                if Pause.METADATA in self._paused((topic, spot[0])):
                     cause = cause._replace(words=f"{cause.words}; {_FULL}")
                 found.append(_stall((topic, spot[0]), mark, cause, now, station.route.name))
         return found
@@ -165,7 +166,13 @@ class Progress:
         delay = self._delays.get(place[0])
         if delay is not None and seconds < delay + after:
             return Cause("delay", f"{wait}; each of them when it is {lasting(delay)} old")
-        return Cause("unread", f"{wait}; {self._crew.member.hindrance(place) or 'the brokers give none'}")
+        reasons = self._paused(place)
+        words = next((reason.value for reason in Pause if reason in reasons), "")
+        return Cause("unread", f"{wait}; {words or 'the brokers give none'}")
+
+    def _paused(self, place: Place) -> AbstractSet[Pause]:
+        partition = self._crew.member.partitions.get(place)
+        return frozenset() if partition is None else partition.paused.copy()
 
 
 def _stall(place: Place, mark: _Mark, cause: Cause, now: float, handler: str) -> Stall:

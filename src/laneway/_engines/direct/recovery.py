@@ -74,11 +74,6 @@ class Recovery:
         """Whether nothing is being looked up."""
         return not self._running
 
-    @property
-    def places(self) -> set[Place]:
-        """The partitions that something is being looked up for."""
-        return {place for run in self._running for place in run.places}
-
     def begin(
         self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], *, unclean: list[int]
     ) -> list[int]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laneway._core.finished_map import topic_id_of
-from laneway._engines.direct.offsets import marker_at
 from laneway._kafka import BrokerUnavailableError
+from laneway._runtime.partition import marker_at
 from laneway._runtime.recreated import as_loss, describe, differs, is_of_another_log
 from laneway.errors import AdminError, DataLossError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from laneway._engines.direct.offsets import Offsets
     from laneway._engines.direct.retries import Retries
     from laneway._engines.direct.station import Station
     from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place, TopicIds
+    from laneway._runtime.partition import Partitions
 
 __all__ = ["Logs"]
 
@@ -33,7 +33,7 @@ class Logs:
     Args:
         stations: topic, of retries too, to the stations that read it.
         retries: source to what reads its retry topics.
-        offsets: what may be committed.
+        partitions: those that are ours.
         admin: asks the cluster.
         sources: the topics that are watched; none of an error run.
         start: topic to where a group begins that has committed nothing.
@@ -46,7 +46,7 @@ class Logs:
         stations: Mapping[str, list[Station]],
         *,
         retries: Mapping[str, Retries],
-        offsets: Offsets,
+        partitions: Partitions,
         admin: Admin,
         sources: Iterable[str],
         start: Mapping[str, str],
@@ -55,7 +55,7 @@ class Logs:
     ) -> None:
         self._stations = stations
         self._retries = retries
-        self._offsets = offsets
+        self._partitions = partitions
         self._admin = admin
         self._sources = set(sources)
         self._start = start
@@ -164,15 +164,16 @@ class Logs:
 
     def leave(self, place: Place) -> None:
         """A partition is ours no longer."""
-        if self._offsets.has(place):
-            self._left[place] = self._offsets.committed(place)
+        if place in self._partitions:
+            self._left[place] = self._partitions[place].committed
 
     def out_of_range(self, place: Place, offset: int) -> None:
         """An offset was to be read that is not in the log: records were deleted, or the topic was recreated."""
-        if not self._offsets.has(place):
+        owned = self._partitions.get(place)
+        if owned is None:
             return
         topic, partition = place
-        at = self._offsets.position(place)
+        at = owned.position
         if 0 <= offset != at:
             # Said of before the partition was begun again, or past offsets without a record: it is said once more.
             self.membership.seek(place, at)
@@ -197,9 +198,8 @@ class Logs:
                     "on_data_loss: continue"
                 )
             self._note(f"{told}: it is read from there on")
-            finished = self.membership.finished.get(place)
-            self._lose(topic, low - at - (0 if finished is None else finished.count(at, low)))
-            self._offsets.reached[place] = low
+            self._lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
+            owned.reached = low
         self.membership.seek(place, low)
 
     def _compare(self, ids: Mapping[str, str], leaving: Iterable[Place] = ()) -> set[str]:
@@ -207,22 +207,22 @@ class Logs:
         found: set[str] = set()
         leaving = set(leaving)
         for topic, topic_id in ids.items():
-            owned = [place for place in self._owned(topic) if not leaving or place in leaving]
-            places = [place for place in owned if differs(self._offsets.id_of(place), topic_id)]
+            owned = [part for part in self._partitions.of((topic,)) if not leaving or part.place in leaving]
+            places = [part.place for part in owned if differs(part.topic_id, topic_id)]
             if not places:
                 continue
             there = [(topic, partition) for partition in self._admin.partitions(topic, _SHORT)]
             if not there:
                 raise BrokerUnavailableError(f"the partitions of topic {topic} are not known yet")
             ends = self._admin.high_watermarks(there, _SHORT)
-            at = {place[1]: (self._offsets.committed(place), ends.get(place, 0)) for place in places}
+            at = {place[1]: (self._partitions[place].committed, ends.get(place, 0)) for place in places}
             self._decide(topic, at, is_recreated=True)
             self._ids[topic] = topic_id
             self.restarted.add(topic)
             for place in places:
                 if place not in ends:  # the new topic has fewer partitions: the group will take it
                     self._fence(place)
-                    self._offsets.end(place)
+                    self._partitions.end(place)
             places = [place for place in places if place in ends]
             self._restart(topic, places)
             self.ends |= {place: ends[place] for place in places}
@@ -234,16 +234,13 @@ class Logs:
     def _asked_ids(self, topics: Collection[str], timeout: float) -> dict[str, str]:
         return self._admin.topic_ids(topics, timeout) if topics else {}
 
-    def _owned(self, topic: str) -> list[Place]:
-        return [place for place in self._offsets.places if place[0] == topic]
-
     def _decide(self, topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> None:
         """End the run because of what was found, or say that it goes on."""
         text = describe(topic, found, is_recreated=is_recreated)
         if not self._skip_lost:
-            for place in self._owned(topic):
-                if is_recreated or place[1] in found:
-                    self._offsets.end(place)  # the last commit would speak of another log
+            for owned in self._partitions.of((topic,)):
+                if is_recreated or owned.place[1] in found:
+                    self._partitions.end(owned.place)  # the last commit would speak of another log
             raise as_loss(text, self._start.get(topic))
         self._note(f"{text}; it is read from its start")
 
@@ -264,7 +261,7 @@ class Logs:
         """
         retries = self._retries[source]
         for topic, waited in retries.renewed.copy().items():
-            places = self._owned(topic)
+            places = [owned.place for owned in self._partitions.of((topic,))]
             try:
                 is_deleted = topic in self._deleted or self._is_deleted(places)
             except BrokerUnavailableError:
@@ -308,9 +305,11 @@ class Logs:
         for station in self._stations[topic]:
             station.desk.fence(partition, self.membership.epoch)
             station.open(partition)
-        self._offsets.begin(place, start, None, marker_at(None), topic_id=self.id_of(topic))
-        self.membership.finished.pop(place, None)
         self.membership.epoch += 1
+        fresh = self._partitions[place].restarted(
+            start, word=marker_at(None), topic_id=self.id_of(topic), epoch=self.membership.epoch
+        )  # fmt: skip
+        self._partitions.begin(fresh)
 
     def _fence(self, place: Place) -> None:
         topic, partition = place

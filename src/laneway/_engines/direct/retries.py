@@ -11,12 +11,13 @@ from laneway._kafka import AssignedConsumer, BrokerUnavailableError, OffsetRange
 from laneway._runtime.feeds import Feeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from laneway._core.finished_map import FinishedMap
     from laneway._declare.record import Record
     from laneway._engines.direct.station import Station
     from laneway._kafka import Admin, Place
+    from laneway._runtime.partition import Partitions
     from laneway._runtime.topics import Feed
 
 __all__ = ["Retries"]
@@ -39,12 +40,10 @@ class Retries:
         options: librdkafka options of the readers.
         skip_lost: go on when records were deleted before they were read.
         may_create: whether retry topics may be created.
-        delivered: told of each list of records before it is put into an intake, with the offsets it ends at.
-        reached: told up to where a partition was read to its end.
-        may_read_on: whether commits can tell of what is finished when more of a partition is read.
+        partitions: those that are ours.
     """
 
-    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+    def __init__(
         self,
         feeds: tuple[Feed, ...],
         stations: Mapping[str, list[Station]],
@@ -53,9 +52,7 @@ class Retries:
         options: Mapping[str, Any],
         skip_lost: bool,
         may_create: bool,
-        delivered: Callable[[Place, int], None],
-        reached: Callable[[Place, int], None],
-        may_read_on: Callable[[Place], bool] = lambda _: True,
+        partitions: Partitions,
     ) -> None:
         self._feeds = Feeds(feeds, admin, may_create=may_create)
         self.topics = [feed.topic for feed in feeds if feed.delay or feed.step]
@@ -65,9 +62,7 @@ class Retries:
         self._stations = stations
         self._options = options
         self._skip_lost = skip_lost
-        self._delivered = delivered
-        self._reached = reached
-        self._may_read_on = may_read_on
+        self._partitions = partitions
         self._readers: dict[str, AssignedConsumer] = {}
         self._open: dict[str, tuple[int, dict[int, int]]] = {}
         """Topic that is being read to the epoch it is read in, and where its ranges end."""
@@ -194,7 +189,8 @@ class Retries:
         for topic, (epoch, ends) in list(self._open.items()):
             reader = self._readers[topic]
             room = min(station.room for station in self._stations[topic])
-            if room <= 0 or not all(self._may_read_on((topic, partition)) for partition in ends):
+            owned = [part for place in ends if (part := self._partitions.get((topic, place))) is not None]
+            if room <= 0 or not all(partition.may_read_on() for partition in owned):
                 wait = min(wait, _FULL)
                 continue
             records = reader.fetch(min(room, _MOST), 0.02)
@@ -223,7 +219,7 @@ class Retries:
         last = {record.partition: record.offset + 1 for record in ours}
         fresh = self._unfinished(topic, ours)
         for partition, after in {record.partition: record.offset + 1 for record in fresh}.items():
-            self._delivered((topic, partition), after)
+            self._partitions[topic, partition].delivered = after
         self.passed += len(ours)
         for partition, after in last.items():
             self._next[topic, partition] = after
@@ -231,7 +227,7 @@ class Retries:
             station.intake.put(fresh if number == 0 else [msgspec.structs.replace(record) for record in fresh])
         if len(fresh) < len(ours):
             for partition, after in last.items():
-                self._reached((topic, partition), after)
+                self._partitions[topic, partition].reached = after
 
     def _unfinished(self, topic: str, records: list[Record[Any]]) -> list[Record[Any]]:
         if not self._finished:
@@ -252,4 +248,4 @@ class Retries:
         for partition, end in ends.items():
             if (topic, partition) in self._next:
                 self._next[topic, partition] = end
-                self._reached((topic, partition), end)
+                self._partitions[topic, partition].reached = end

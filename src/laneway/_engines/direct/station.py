@@ -253,6 +253,10 @@ class Station:
             return end, [] if found is None else found[1]
         return (start, []) if found is None else found
 
+    def count(self, partition: int) -> int:
+        """How many records of a partition are unfinished. Any thread may ask."""
+        return self.desk.ledger.count(partition)
+
     def finish(self) -> None:
         """Finish what was begun, and end."""
         self.order(self.desk.wind_up)

@@ -1,4 +1,4 @@
-"""What may be committed: over several handlers, with gaps, and with what former owners have finished."""
+"""A partition: what may be committed, over several handlers, with gaps, and with what former owners have finished."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from laneway._core.commit_markers import since_of
 from laneway._core.finished_map import CLEAN, NEW, FinishedMap, decode_finished, encode_finished
 from laneway._core.ledger import Ledger
-from laneway._engines.direct.offsets import Offsets, marker_at
 from laneway._kafka import GroupConsumer
+from laneway._runtime.partition import Partition, Partitions, Pause, marker_at
 
 TOPIC = "orders"
 PLACE = (TOPIC, 0)
 
 
 class Reader:
-    """A station as offsets see it: a ledger of what its handler was given and has finished."""
+    """What reads for one handler: a ledger of what its handler was given and has finished."""
 
     def __init__(self):
         self.ledger = Ledger()
@@ -34,25 +34,25 @@ class Reader:
 
 
 class Books:
-    """Offsets of one partition and the handlers that read it."""
+    """One partition and the handlers that read it."""
 
-    def __init__(self, readers=1, start=0, known=None):
+    def __init__(self, readers=1, start=0, known=None, word=""):
         self.readers = [Reader() for _ in range(readers)]
-        self.offsets = Offsets({TOPIC: self.readers}, {})
-        self.offsets.begin(PLACE, start, known)
-        self.earlier = {}
+        self.all = Partitions()
+        self.all.begin(Partition(PLACE, self.readers, start, known=known, word=word))
+        self.it = self.all[PLACE]
 
     def put(self, offsets):
         """As the member does: noted first, then on the way to each handler."""
-        self.offsets.delivered[PLACE] = offsets[-1] + 1
+        self.it.delivered = offsets[-1] + 1
 
     def read(self, offsets):
         self.put(offsets)
         for reader in self.readers:
             reader.takes(offsets)
 
-    def due(self, **rest):
-        return self.offsets.due(self.earlier, **rest).get(PLACE)
+    def due(self, *, is_last=False):
+        return self.it.next_commit(is_last=is_last)
 
 
 def test_what_is_read_and_unfinished_is_not_committed():
@@ -98,7 +98,7 @@ def test_a_mark_past_the_last_record_moves_the_commit():
     books = Books()
     books.read(range(4))
     books.readers[0].finishes(range(4))
-    books.offsets.reached[PLACE] = 9
+    books.it.reached = 9
 
     assert books.due() == (9, "")
 
@@ -107,7 +107,7 @@ def test_a_mark_does_not_pass_what_is_on_its_way():
     """Records that were put in and not taken out lie before the mark, and are not finished."""
     books = Books()
     books.put(range(4))
-    books.offsets.reached[PLACE] = 9
+    books.it.reached = 9
     assert books.due() == (0, "")
     books.readers[0].takes(range(4))
     books.readers[0].finishes([1, 2, 3])
@@ -120,11 +120,11 @@ def test_nothing_is_sent_twice():
     books = Books()
     books.read(range(4))
     books.readers[0].finishes([0])
-    due = books.offsets.due({})
-    books.offsets.sent(due)
-    assert books.offsets.due({}) == {}
-    books.offsets.failed(due)
-    assert books.offsets.due({}) == due
+    due = books.all.due()
+    books.all.sent(due)
+    assert books.all.due() == {}
+    books.all.failed(due)
+    assert books.all.due() == due
 
 
 def test_an_acknowledgement_after_a_failure_does_no_harm():
@@ -132,13 +132,14 @@ def test_an_acknowledgement_after_a_failure_does_no_harm():
     books = Books()
     books.read(range(4))
     books.readers[0].finishes([0])
-    due = books.offsets.due({})
-    books.offsets.sent(due)
-    books.offsets.failed(due)
-    assert books.offsets.acknowledged({PLACE: 1}) == {PLACE: 1}
-    books.offsets.end(PLACE)
-    assert books.offsets.acknowledged({PLACE: 1}) == {}
-    assert books.offsets.due({}) == {}
+    due = books.all.due()
+    books.all.sent(due)
+    books.all.failed(due)
+    assert books.all.arrived(due) == {PLACE: 1}
+    assert books.it.committed == 0
+    books.all.end(PLACE)
+    assert books.all.arrived(due) == {}
+    assert books.all.due() == {}
 
 
 # --- what former owners have finished ---------------------------------------------------------------------------------
@@ -148,24 +149,24 @@ def inherited():
     """Books that begin at 100, where the former owner had 100 and 150 unfinished of those up to 199."""
     text = encode_finished(100, 200, [100, 150])
     books = Books(start=100, known=(100, text))
-    books.earlier[PLACE] = decode_finished(100, text)
+    books.it.inherited = decode_finished(100, text)
     return books
 
 
-@pytest.mark.parametrize("last_of", [(), (PLACE,)])
-def test_a_map_is_passed_on_until_it_is_read_past(last_of):
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_map_is_passed_on_until_it_is_read_past(is_last):
     """A commit before the first record, at the end too, says what the one before it said."""
     books = inherited()
-    books.offsets.failed([PLACE])
+    books.it.failed()
 
-    assert books.due(last_of=last_of) == (100, encode_finished(100, 200, [100, 150]))
+    assert books.due(is_last=is_last) == (100, encode_finished(100, 200, [100, 150]))
 
 
 def test_a_map_and_new_results_are_told_together():
     """What we have finished and what the former owner had."""
     books = inherited()
     books.read([100])
-    books.offsets.reached[PLACE] = 150
+    books.it.reached = 150
     books.readers[0].finishes([100])
 
     assert books.due() == (150, encode_finished(150, 200, [150]))
@@ -175,29 +176,29 @@ def test_a_map_is_not_lost_while_records_past_it_wait_in_the_intake():
     """They were put in and are not in the ledger yet: a kill at this moment must not run what the map tells of."""
     books = inherited()
     books.read([100])
-    books.offsets.reached[PLACE] = 150
+    books.it.reached = 150
     books.put([150, 200, 201])
     offset, text = books.due() or (100, encode_finished(100, 200, [100, 150]))
     assert (offset, decode_finished(offset, text).missing(100)) == (100, [100, 150])
-    assert PLACE in books.earlier
+    assert books.it.inherited is not None
 
-    books.offsets.reached[PLACE] = 200
+    books.it.reached = 200
     books.readers[0].takes([150, 200, 201])
     offset, text = books.due() or (100, encode_finished(100, 200, [100, 150]))
     # Past 150 all is finished up to 200, because the former owner had finished it.
     assert (offset, decode_finished(offset, text).end) == (100, 200)
     assert [at for at in range(100, 202) if not decode_finished(offset, text).has(at)] == [100, 150, 200, 201]
-    assert books.earlier == {}
+    assert books.it.inherited is None
 
 
 def test_a_map_that_is_read_past_is_forgotten():
     """Then the ledger knows it all, and no record needs to be asked about."""
     books = Books(start=5, known=(5, encode_finished(5, 8, [5])))
-    books.earlier[PLACE] = FinishedMap([(6, 8)])
+    books.it.inherited = FinishedMap([(6, 8)])
     books.read([5])
-    books.offsets.reached[PLACE] = 8
+    books.it.reached = 8
     books.due()
-    assert books.earlier == {}
+    assert books.it.inherited is None
 
 
 # --- marks ------------------------------------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ def test_a_clean_end_says_so():
     books.read(range(3))
     books.readers[0].finishes(range(3))
     assert books.due() == (3, "")
-    assert books.due(last_of=[PLACE]) == (3, CLEAN)
+    assert books.due(is_last=True) == (3, CLEAN)
 
 
 def test_an_end_with_something_unfinished_is_not_clean():
@@ -217,63 +218,59 @@ def test_an_end_with_something_unfinished_is_not_clean():
     books = Books()
     books.read(range(3))
     books.readers[0].finishes([0])
-    assert books.due(last_of=[PLACE]) == (1, "")
+    assert books.due(is_last=True) == (1, "")
 
 
 def test_before_the_first_record_it_says_that_somebody_is_at_work():
     """Where the last owner ended cleanly, and where there was none: both would look clean after a kill."""
-    assert Books(start=7, known=(7, CLEAN)).offsets.marks([PLACE]) == {PLACE: (7, "")}
-    assert Books(start=7).offsets.marks([PLACE]) == {PLACE: (7, "")}
+    assert Books(start=7, known=(7, CLEAN)).it.first_commit() == (7, "")
+    assert Books(start=7).it.first_commit() == (7, "")
 
 
 @pytest.mark.parametrize("text", ["", "by another tool", "L1"])
 def test_after_a_reset_the_commit_says_since_when_work_is_under_way(text):
     """A reset clears the metadata, and others write their own: what was copied before does not count any more."""
     word = marker_at((7, text))
-    books = Books(start=7)
-    books.offsets.begin(PLACE, 7, (7, text), word)
+    books = Books(start=7, known=(7, text), word=word)
 
-    assert books.offsets.marks([PLACE]) == {PLACE: (7, word)}
+    assert books.it.first_commit() == (7, word)
     assert abs(since_of(word) - time.time() * 1000) < 60_000
-    assert books.offsets.with_times({PLACE: 7, ("another", 1): 3}) == {PLACE: (7, since_of(word))}
+    assert books.it.since == since_of(word)
 
 
 def test_the_time_of_a_killed_owner_is_kept_and_stands_behind_its_map():
     """Until the end is clean: what it had copied may be of records that are not committed yet."""
     word = marker_at((7, "L1u~1000"))
     assert word == "L1u~1000"
-    books = Books()
-    books.offsets.begin(PLACE, 7, (7, "L1u~1000"), word)
+    books = Books(start=7, known=(7, "L1u~1000"), word=word)
     books.read(range(7, 12))
     books.readers[0].finishes([9])
     offset, text = books.due()
 
     assert (offset, text.partition("~")[2]) == (7, "1000")
     assert [at for at in range(7, 12) if decode_finished(offset, text).has(at)] == [9]
-    assert books.offsets.marks([PLACE]) == {}
+    assert books.it.first_commit() is None
     books.readers[0].finishes([7, 8, 10, 11])
     assert books.due() == (12, "L1u~1000")
-    assert books.due(last_of=[PLACE]) == (12, CLEAN)
+    assert books.due(is_last=True) == (12, CLEAN)
 
 
 def test_a_new_group_says_so_until_it_has_something_else_to_say():
     """Those that begin together with it must not take its first commits for those of a group that was there before."""
-    books = Books()
-    books.offsets.begin(PLACE, 7, None, f"{NEW}6")
-    assert books.offsets.marks([PLACE]) == {PLACE: (7, f"{NEW}6")}
+    books = Books(start=7, word=f"{NEW}6")
+    assert books.it.first_commit() == (7, f"{NEW}6")
     books.read([7, 8])
     books.readers[0].finishes([7])
     assert books.due() == (8, f"{NEW}6")
     books.readers[0].finishes([8])
-    assert books.due(last_of=[PLACE]) == (9, CLEAN)
+    assert books.due(is_last=True) == (9, CLEAN)
 
 
 def test_what_is_not_clean_needs_no_mark():
     """It says so already, and its map is not to be overwritten."""
     text = encode_finished(7, 20, [7])
-    assert Books(start=7, known=(7, "L1u~5")).offsets.marks([PLACE]) == {}
-    assert Books(start=7, known=(7, text)).offsets.marks([PLACE]) == {}
-    assert Books().offsets.marks([("another", 3)]) == {}
+    assert Books(start=7, known=(7, "L1u~5")).it.first_commit() is None
+    assert Books(start=7, known=(7, text)).it.first_commit() is None
 
 
 def test_a_partition_is_held_before_its_map_fills_the_metadata():
@@ -281,24 +278,22 @@ def test_a_partition_is_held_before_its_map_fills_the_metadata():
     books = Books()
     books.read(range(22_000))
     books.readers[0].finishes(range(1, 22_000, 2))
-    assert books.offsets.may_read_on(PLACE, None)
+    assert books.it.may_read_on()
     books.read(range(22_000, 23_500))
-    assert not books.offsets.may_read_on(PLACE, None)
-    assert books.offsets.full == {PLACE}
+    assert not books.it.may_read_on()
     books.readers[0].finishes(range(0, 20_000, 2))
-    assert books.offsets.may_read_on(PLACE, None)
-    assert books.offsets.full == set()
+    assert books.it.may_read_on()
 
 
 def test_what_a_former_owner_has_told_of_is_always_read():
     """As long as it is not read, nothing of it can be finished: the map would stay as it is, and the partition too."""
     text = encode_finished(0, 60_000, [0, *range(1_000, 60_000, 61)])
     books = Books(known=(0, text))
-    earlier = decode_finished(0, text)
+    books.it.inherited = decode_finished(0, text)
     assert len(text) > 2_500
-    assert books.offsets.may_read_on(PLACE, earlier)
-    books.offsets.delivered[PLACE] = earlier.end - 1
-    assert books.offsets.may_read_on(PLACE, earlier)
+    assert books.it.may_read_on()
+    books.it.delivered = books.it.inherited.end - 1
+    assert books.it.may_read_on()
 
 
 def test_of_a_map_that_does_not_fit_the_most_is_told():
@@ -310,22 +305,21 @@ def test_of_a_map_that_does_not_fit_the_most_is_told():
     offset, text = books.due()
     assert offset == 0
     assert len(decode_finished(0, text)) == 11_988
-    assert not books.offsets.may_read_on(PLACE, None)
+    assert not books.it.may_read_on()
 
 
 def test_a_partition_that_ends_leaves_nothing_behind():
     """When it comes back it begins where the group's offset is, and nothing of before counts."""
     books = Books()
     books.read(range(9))
-    books.offsets.reached[PLACE] = 12
-    books.offsets.end(PLACE)
-    assert not books.offsets.has(PLACE)
-    assert list(books.offsets.places) == []
+    books.it.reached = 12
+    books.all.end(PLACE)
+    assert (dict(books.all), books.all.spanned) == ({}, 12)
     books.readers[0].ledger.forget(0)
-    books.offsets.begin(PLACE, 4, (4, ""))
-    assert books.offsets.position(PLACE) == 4
-    assert books.offsets.progress(PLACE) == (4, 4, [])
-    assert books.offsets.due({}) == {}
+    books.all.begin(Partition(PLACE, books.readers, 4, known=(4, "")))
+    assert books.all[PLACE].position == 4
+    assert books.all[PLACE].progress() == (4, 4, [])
+    assert (books.all.due(), books.all.spanned) == ({}, 12)
 
 
 # --- how the member passes over what is finished ----------------------------------------------------------------------
@@ -376,9 +370,16 @@ class Client:
         return [Message(offset) for offset in self._offsets[1:]]
 
 
+class Owner:
+    """Owns the partition, and does nothing when others come."""
+
+    def __init__(self):
+        self.partitions = Books(start=5).all
+
+
 @pytest.fixture
 def membership():
-    made = GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "group", None)
+    made = GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "group", Owner())
     real = made._consumer
     made._topics = {TOPIC: TOPIC}
     yield made
@@ -387,12 +388,13 @@ def membership():
 
 def test_a_map_is_kept_when_records_past_it_are_read(membership):
     """It goes into commits until the ledger knows of all before its end: the member must not forget it."""
-    membership.finished[PLACE] = FinishedMap([(6, 8)])
+    partition = membership._owner.partitions[PLACE]
+    partition.inherited = FinishedMap([(6, 8)])
     membership._consumer = Client(range(5, 11))
 
     assert [record.offset for record in membership.read(100, 0)] == [5, 8, 9, 10]
-    assert PLACE in membership.finished
-    assert membership.reached[PLACE] == 8
+    assert partition.inherited is not None
+    assert partition.reached == 8
     assert membership.passed == 2
 
 
@@ -413,9 +415,47 @@ def test_the_last_commit_repeats_what_is_only_on_its_way():
     books.read(range(10, 20))
     books.readers[0].finishes([10, 11, 13])
     said = books.due()
-    books.offsets.sent({PLACE: said})
+    books.it.sent(said)
     assert books.due() is None
-    assert books.due(last_of=[PLACE]) == said
+    assert books.due(is_last=True) == said
 
-    books.offsets.acknowledged({PLACE: said[0]})
-    assert books.due(last_of=[PLACE]) is None
+    books.it.arrived()
+    assert books.due(is_last=True) is None
+
+
+# --- a log that begins again, and what others see ---------------------------------------------------------------------
+
+
+def test_another_log_keeps_only_why_it_is_held_back():
+    """Its commits, marks and map say nothing about the new one; a full buffer is full whatever the log holds."""
+    books = inherited()
+    books.it.reached, books.it.limit = 150, 180
+    books.it.paused.update({Pause.BUFFER, Pause.METADATA, Pause.LIMIT})
+    fresh = books.it.restarted(0, word="L1u~7", topic_id="", epoch=9)
+
+    assert (fresh.position, fresh.committed, fresh.inherited, fresh.epoch, fresh.limit) == (0, 0, None, 9, 180)
+    assert fresh.paused == {Pause.BUFFER}
+    fresh.readers = [Reader()]
+    assert fresh.next_commit() == (0, "L1u~7")
+
+
+def test_a_view_does_not_change():
+    """It is of one moment: health compares it with others."""
+    books = Books(start=10)
+    books.read(range(10, 20))
+    books.readers[0].finishes([10, 11, 13])
+    view = books.it.view()
+    books.readers[0].finishes([12])
+    books.it.paused.add(Pause.USER)
+
+    assert (view.low, view.end, view.unfinished[:2], view.delivered) == (12, 20, [12, 14], 20)
+    assert (view.paused, books.it.view().low) == (frozenset(), 14)
+
+
+def test_a_limit_is_reached_by_reading_up_to_it():
+    """With a record or without one: the last offsets before it may hold none."""
+    partition = Partition(PLACE, [Reader()], 5, limit=10)
+    assert not partition.is_at_limit
+    partition.reached = 10
+    assert partition.is_at_limit
+    assert not Partition(PLACE, [Reader()], 5).is_at_limit

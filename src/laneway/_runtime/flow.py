@@ -1,0 +1,140 @@
+"""Flow: which partitions are not read for now, because their handlers have enough to do or a pause was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from laneway._runtime.partition import Pause
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laneway._declare.handler import HandlerSpec
+    from laneway._runtime.partition import Partition, Partitions
+
+__all__ = ["MOST", "Flow"]
+
+MOST = 1_000
+"""Records a read: to convert more at once would keep lanes waiting for the interpreter."""
+_HOLD = 0.5  # seconds without room before partitions are paused: to pause throws away what is fetched
+
+
+class Buffer(Protocol):
+    """What records of a topic are put into, of one handler."""
+
+    route: HandlerSpec
+
+    @property
+    def room(self) -> int:
+        """How many more records may be put in."""
+        ...
+
+    @property
+    def is_half_free(self) -> bool:
+        """Whether half of what it may hold is worked off."""
+        ...
+
+    def count(self, partition: int) -> int:
+        """How many records of a partition are unfinished."""
+        ...
+
+
+class Flow:
+    """Says how much may be read, and puts reasons into `Partition.paused` or takes them out. The loop's thread owns it.
+
+    Args:
+        partitions: those that are ours.
+        buffers: topic to those that its records are put into.
+        topics: those that the group reads for us: not the ones whose records wait until they are old.
+    """
+
+    def __init__(self, partitions: Partitions, buffers: Mapping[str, Sequence[Buffer]], topics: Sequence[str]) -> None:
+        self._partitions = partitions
+        self._buffers = buffers
+        self._topics = topics
+        self._full: set[str] = set()
+        """Topics that are paused because a buffer is full."""
+        self._since: float | None = None
+        """Since when nothing can be read because everything is full."""
+        self.is_holding = False
+        """Whether nothing is read any more because that was asked for. Any thread may read it."""
+        self.has_changed = False
+        """Whether partitions were paused or resumed since the client was told."""
+
+    def begin(self, partition: Partition) -> None:
+        """A partition is new: it is not read as long as its topic is not."""
+        if partition.place[0] in self._full:
+            partition.paused.add(Pause.BUFFER)
+        if self.is_holding:
+            partition.paused.add(Pause.USER)
+        if partition.is_at_limit:
+            partition.paused.add(Pause.LIMIT)
+
+    def room(self, now: float) -> int:
+        """How many records may be read; none while everything that could be read is full."""
+        # What is held gives nothing, whatever room it has by now: the others neither wait for it nor go on without it.
+        free = [topic for topic in self._topics if topic not in self._full]
+        rooms = {topic: min([buffer.room for buffer in self._buffers[topic]]) for topic in free}
+        full = [topic for topic, room in rooms.items() if room <= 0]
+        if len(full) < len(rooms):
+            self._since = None
+            if full:
+                self._hold(full)  # others may go on
+        elif full:
+            self._since = self._since or now
+            if now - self._since >= _HOLD:
+                self._hold(full)
+        return min([room for topic, room in rooms.items() if topic not in full], default=0)
+
+    def is_waiting(self, now: float) -> bool:
+        """Whether room has been lacking for so short that it is only waited for."""
+        return self._since is not None and now - self._since < _HOLD
+
+    def hold(self, *, on: bool) -> None:
+        """Read nothing because that was asked for, or go on."""
+        if on != self.is_holding:
+            for partition in self._partitions.of(self._topics):
+                self._set(partition, Pause.USER, on=on)
+            self.is_holding = on
+
+    def look(self) -> None:
+        """Let topics go on that are half free, and hold partitions back that have enough."""
+        for topic in [topic for topic in self._full if all(each.is_half_free for each in self._buffers[topic])]:
+            self._full.discard(topic)
+            for partition in self._partitions.of((topic,)):
+                self._set(partition, Pause.BUFFER, on=False)
+        for topic in self._topics:
+            if topic not in self._full:
+                self._bound(topic)
+
+    def delivered(self, partition: Partition) -> None:
+        """Records of a partition were put into the buffers."""
+        if not partition.may_read_on():
+            self._set(partition, Pause.METADATA, on=True)
+        if partition.is_at_limit:
+            self._set(partition, Pause.LIMIT, on=True)
+
+    def _hold(self, topics: list[str]) -> None:
+        self._full.update(topics)
+        for partition in self._partitions.of(topics):
+            self._set(partition, Pause.BUFFER, on=True)
+
+    def _bound(self, topic: str) -> None:
+        """Hold a partition back that has taken more than its share, or whose commits can tell of no more."""
+        buffers, partitions = self._buffers[topic], self._partitions.of((topic,))
+        most = min(buffer.route.buffer.records for buffer in buffers)
+        share = max(MOST, 2 * most // max(1, len(partitions)))
+        used = most - min(buffer.room for buffer in buffers)
+        for partition in partitions:
+            count = max(buffer.count(partition.place[1]) for buffer in buffers)
+            if count > share and used > most // 2:
+                self._set(partition, Pause.SHARE, on=True)
+            self.delivered(partition)
+            if count <= share // 2:
+                self._set(partition, Pause.SHARE, on=False)
+                self._set(partition, Pause.METADATA, on=not partition.may_read_on())
+
+    def _set(self, partition: Partition, reason: Pause, *, on: bool) -> None:
+        if on != (reason in partition.paused):
+            (partition.paused.add if on else partition.paused.discard)(reason)
+            self.has_changed = True
