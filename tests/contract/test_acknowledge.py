@@ -1,4 +1,4 @@
-"""Handlers that acknowledge by hand, on every engine."""
+"""Handlers that acknowledge records themselves, on every engine."""
 
 from __future__ import annotations
 

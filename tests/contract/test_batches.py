@@ -367,7 +367,7 @@ def test_a_bisected_batch_keeps_the_order_of_its_keys(world: World, attempts: in
                     raise ValueError("bad record")
 
     values = {7: b"bad", 23: b"once", 24: b"bad", 60: b"bad", 61: b"once"}
-    # Both partitions have the same records; each is told by its own offsets.
+    # Both partitions have the same records; the offsets tell them apart.
     rows = [Row(b"%d k%d" % (part, n % 5), values.get(n, b"fine"), (), part) for n in range(100) for part in (0, 1)]
     world.produce(topic, rows)
     tally = world.run(app)

@@ -170,7 +170,7 @@ def test_a_run_ends_before_the_first_new_record(world: World) -> None:
 
 @pytest.mark.engine_neutral
 def test_a_time_that_cannot_be_true_counts_as_old(world: World) -> None:
-    """Whoever writes it cannot hold up the partition; such records are run and counted as invalid headers."""
+    """It does not block the partition; such records are run and counted as invalid headers."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
     app.errors = ErrorConsumer(stop_when_new="10m")
 

@@ -1,4 +1,4 @@
-"""Subscribers are told what happened, in the process that runs the app."""
+"""Subscribers get events in the process that runs the app."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_breaker_tells_when_it_opens_and_closes(world: World) -> None:
 
 
 def test_a_subscriber_that_raises_harms_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """The run goes on, others are told, and each failure is one line."""
+    """The run goes on, other subscribers get the event, and each failure is one line."""
     app, topic, told = world.app(), world.topic(1), []
 
     @app.handler(topic)

@@ -197,7 +197,7 @@ def test_a_predicate_says_what_is_retriable(world: World) -> None:
 
 @pytest.mark.engine_neutral
 def test_an_undecodable_record_is_parked_and_its_key_goes_on(world: World) -> None:
-    """Bytes that are not the JSON expected never reach the handler, are not repeated, and hold up nobody."""
+    """Bytes that are not the JSON expected never reach the handler, are not repeated, and block no other record."""
     app, topic, calls = world.app(), world.topic(1, value=Json(dict)), world.recorder
 
     @app.handler(topic, lanes=2, retry=Retry(attempts=5, backoff="10m"))
@@ -248,7 +248,7 @@ def test_the_parked_copy_is_exact(world: World) -> None:
 
 @pytest.mark.engine_neutral
 def test_a_record_parked_again_does_not_grow(world: World) -> None:
-    """A copy that is handled and fails again has the same header names, told anew."""
+    """A copy that is handled and fails again has the same header names with new values."""
     app, again, topic = world.app(), world.app(), world.topic(1)
 
     @app.handler(topic)

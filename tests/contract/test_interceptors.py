@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_the_handler_sees_the_changed_record_and_the_copy_is_the_original(world: World) -> None:
-    """At each attempt anew; those for all handlers come first, whatever was declared when."""
+    """At each attempt; those for all handlers run first, whatever the order of declaration."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
     @app.consume_interceptor(of="handle")
@@ -206,7 +206,7 @@ def test_parked_copies_are_masked_or_dropped(world: World) -> None:
 
 @pytest.mark.engine_neutral
 def test_an_error_interceptor_that_fails_loses_nothing(world: World) -> None:
-    """The copy goes out as it was, and the failure is told."""
+    """The copy goes out as it was, and the failure is reported."""
     app, topic, told = world.app(), world.topic(1), []
 
     @app.handler(topic)

@@ -377,7 +377,7 @@ def test_a_timestamp_that_the_error_topic_refuses_does_not_hold_a_record_up(worl
 
 @pytest.mark.engine_neutral
 def test_the_last_step_may_rescue_what_cannot_be_parked(world: World) -> None:
-    """It is told at each try; what it says is safe is finished, and what it raises changes nothing."""
+    """It is called at each try; what it says is safe is finished, and what it raises changes nothing."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
     @app.handler(topic, lanes=2)

@@ -1,4 +1,4 @@
-"""What the clients that read for handlers are told by the configuration."""
+"""Which settings reach the clients that read for handlers."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ What is promised, and checked here with books that outlive every crash:
   repeated, from any of the topics; such a repeat may come after later records of the key, since the topics are not
   committed together, and is no inversion: the first ends are in order.
 - ``unordered``: the same of first calls on the source topic, where one that waits on a retry topic, or is on its way
-  there, is out of the way; but one that has been on its way for long holds up its key.
+  there, is out of the way; but one that has been on its way for long blocks its key.
 - In batches that are committed as a whole (``is_in_rounds``, as Spark does it) also the last ends are in order, unless
   records that have a copy are left out when they are read again (``knows_copies``): then those before them of the same
   key are repeated, and they are not.
@@ -184,8 +184,8 @@ class LadderSchedule:
         # Not with a unique handler: older records of a key would come behind the copy of a newer one and supersede it.
         self.knows_copies = self.kind != "unique" and rng.random() < 0.5
         self.failing = rng.choice((0.0, 0.1, 0.4))
-        # A try that failed and yet was written. A backlog that several desks share counts what was acknowledged: with
-        # it such a copy would let its key go too early.
+        # A try that failed and yet was written. Deferred keys that several steps share count what was acknowledged:
+        # with such a copy the key would go on too early.
         self.may_land_unseen = self.mode == "unordered" or self.is_in_rounds
         self.refuses_traces = rng.random() < 0.3
         self.crashes = rng.choice((0, 0, 1, 2, 5))
@@ -515,7 +515,7 @@ class LadderSchedule:
                 raise Flaw(f"{entry} is called before {earlier} has ended")
 
     def _check_patience(self, step, part):
-        """A copy that cannot be written holds up its key."""
+        """A copy that cannot be written blocks its key."""
         for record in part.records if not step else ():
             entry = self._entry(step, record)
             for earlier in self.line.get(self._key(entry), ()):
@@ -705,7 +705,7 @@ class LadderSchedule:
         self.deferred.add(origin)
 
     def acked(self, step, letter):
-        """The app is told that a message is safe."""
+        """The app learns that a message is safe."""
         if letter.origin is not None:
             name = (step, letter.origin)
             self.life.credit[name] = self.life.credit.get(name, 0) + 1

@@ -134,7 +134,7 @@ def test_a_queue_that_is_judged_by_its_first_record_is_found(monkeypatch):
 
 
 def test_a_key_that_joins_in_another_partition_is_found(monkeypatch):
-    """It waits where its record was read; elsewhere it would hold up nobody, and never leave."""
+    """It waits where its record was read; elsewhere it would block nothing, and never leave."""
     joined = DeferredKeys.joined
     monkeypatch.setattr(DeferredKeys, "joined", lambda self, partition, *rest: joined(self, 1 - partition, *rest))
     finds("is called before")

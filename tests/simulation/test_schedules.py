@@ -1,4 +1,4 @@
-"""Random schedules of desk, lanes and sender, some with retry topics and crashes, break no promise."""
+"""Random schedules of core, lanes and sender, some with retry topics and crashes, break no promise."""
 
 from __future__ import annotations
 

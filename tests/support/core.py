@@ -43,7 +43,7 @@ class FakeClock:
 
 
 class SleepingClock:
-    """The time of a module: it moves when somebody sleeps, and `moved` does then what other threads would do."""
+    """The time of a module: it moves when the module sleeps, and `moved` then does what other threads would do."""
 
     def __init__(self) -> None:
         self.now = 1000.0

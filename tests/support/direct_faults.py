@@ -110,12 +110,12 @@ class EngineThread:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop it, which must be in good order."""
+        """Stop it, which must work cleanly."""
         self.engine.stop()
         self.ended()
 
     def ended(self) -> RunReport:
-        """Wait for its end, which must be in good order; what it did."""
+        """Wait for its end, which must be clean; what it did."""
         self._thread.join(40)
         assert not self._thread.is_alive()
         assert self.failure is None

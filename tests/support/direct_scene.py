@@ -58,7 +58,7 @@ class DirectScene(Scene):
         return made
 
     def dismiss(self, worker: LanewayRun, timeout: float = 60.0) -> None:
-        """Stop a worker as a service manager would; it must end in good order."""
+        """Stop a worker as a service manager would; it must end cleanly."""
         worker.send(signal.SIGTERM)
         code = worker.ended(timeout)
         assert code == 0, worker.output

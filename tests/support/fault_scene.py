@@ -85,7 +85,7 @@ class FaultScene(Scene):
         return run
 
     def stop(self, run: LanewayRun) -> None:
-        """Ask the run to stop, which it must do in good order."""
+        """Ask the run to stop, which it must do cleanly."""
         run.send(signal.SIGTERM)
         assert run.ended(30) == 0, run.output
 
@@ -98,7 +98,7 @@ class FaultScene(Scene):
         return self._events("failed")
 
     def delete_in_use(self, topic: str) -> None:
-        """Delete a topic that has records; a run may make it anew at once.
+        """Delete a topic that has records; a run may create it again at once.
 
         Until the broker has seen to it, it acknowledges what comes for the topic, and that is lost without a trace.
         """
@@ -120,7 +120,7 @@ class FaultScene(Scene):
         """Whether the group has finished these topics, or the source and the first retry topic."""
         try:
             return all(self.committed(topic) == self.ends(topic) for topic in topics or (self.topic, self.retry()))
-        except BrokerUnavailableError:  # a topic that was made anew has no leader for a moment
+        except BrokerUnavailableError:  # a recreated topic has no leader for a moment
             return False
 
     def found(self) -> Verdict:

@@ -261,7 +261,7 @@ class _Checker:
             self._accuse("after_revoke", event, f"which {taken[1]} was given at {taken[0]:.3f}")
 
     def follow_log(self) -> None:
-        """Check the broker's own log: it has every commit, whoever made it."""
+        """Check the broker's own log: it has every commit of every member."""
         last: dict[int, LoggedCommit] = {}
         for commit in self._log or ():
             self.verdict.commits += 1

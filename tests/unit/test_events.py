@@ -1,4 +1,4 @@
-"""The list of events is a contract, and subscribers are told of them."""
+"""The list of events is a contract, and subscribers get them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_subscriber_is_told_of_its_kinds_in_order():
 
 
 def test_a_subscriber_that_raises_is_one_log_line(caplog):
-    """The others are told, whatever its error's text is."""
+    """The others get the event, whatever its error's text is."""
     app, told = App("billing"), []
 
     @app.on(RecordParked)
@@ -181,7 +181,7 @@ def test_a_configured_app_has_the_same_subscribers():
 
 
 def test_a_subscriber_may_make_an_event_itself():
-    """One that pauses the engine is told of the pause, on the same thread, without waiting for itself."""
+    """One that pauses the engine gets the event of the pause, on the same thread, without waiting for itself."""
     app, told = App("billing"), []
 
     @app.on(RecordParked, StateChanged)

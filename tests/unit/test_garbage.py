@@ -35,7 +35,7 @@ def test_one_who_collects_less_often_is_left_alone(before):
 
 
 def test_a_change_meanwhile_is_meant():
-    """Somebody else has set it while the engine ran."""
+    """Another part of the program set it while the engine ran."""
     gc.set_threshold(700, 10, 10)
     with collecting_rarely():
         gc.set_threshold(1_234, 5, 5)

@@ -90,7 +90,7 @@ def test_a_commit_past_the_end_is_ahead():
 
 
 def test_a_call_of_any_process_finishes_a_record():
-    """Whoever did it, it is done; the first call counts, not the last."""
+    """A record is done whichever worker did it; the first call counts, not the last."""
     events = [assigned("a", 0), revoked("a", 3), assigned("b", 4), committed("b", 6, 1)]
 
     assert check_ownership(events, {"a": [call(0, 2)], "b": [call(0, 8)]}, {0: 1}).is_clean
@@ -168,7 +168,7 @@ def test_a_commit_below_an_earlier_one_is_backwards():
 
 
 def test_a_new_ownership_may_begin_lower():
-    """After an assignment offsets count anew: somebody may have set the group back."""
+    """After an assignment offsets start from there: the group may have been set back."""
     events = [assigned("a", 0), committed("a", 3, 2), revoked("a", 4), assigned("a", 5), committed("a", 6, 1)]
 
     assert check_ownership(events, {"a": [call(0, 1), call(1, 2)]}, {0: 2}).is_clean
@@ -291,7 +291,7 @@ def test_examples_of_one_kind_do_not_crowd_out_another():
 
 
 def test_what_is_recorded_is_read_back(tmp_path):
-    """Each event with its partitions, in the order in which it was told."""
+    """Each event with its partitions, in the order of the reports."""
     recorder = OwnershipRecorder(str(tmp_path))
     recorder.assigned("t", (0, 1))
     recorder.committed("t", ((0, 5), (1, 7)))

@@ -1,4 +1,4 @@
-"""The proxy of the fault tests forwards, cuts and holds up as it says."""
+"""The proxy of the fault tests forwards, cuts and delays as it says."""
 
 from __future__ import annotations
 

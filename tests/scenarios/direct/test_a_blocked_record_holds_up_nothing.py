@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SPAN = float(os.environ.get("LANEWAY_TEST_BLOCKED_SECONDS", "20"))
+SPAN = float(os.environ.get("LANEWAY_TEST_BLOCKED_SECONDS", "5"))
 
 
 def flow_past(scene: DirectScene, **settings: object) -> Place:
@@ -33,7 +33,7 @@ def flow_past(scene: DirectScene, **settings: object) -> Place:
     until = time.monotonic() + SPAN
     seen: set[tuple[int, int]] = set()
     process, sizes = psutil.Process(scene.workers[0].process.pid), []
-    while time.monotonic() < until:
+    while time.monotonic() < until or (len(seen) < 5 and time.monotonic() < until + 60):
         offset, text = scene.commits().get(0, (0, ""))
         assert offset <= blocked[1], f"committed {offset} past the record that blocks"
         assert len(text) <= MOST
@@ -62,7 +62,7 @@ def told_finished(scene: DirectScene) -> set[Place]:
     return {(0, at) for at in above | set(range(offset))}
 
 
-@pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize("kind", ["async", pytest.param("sync", marks=pytest.mark.soak)])
 def test_after_a_kill_only_the_blocked_one_and_the_newest_run_again(scene: DirectScene, kind: str) -> None:
     """The commit never passes the blocked record; after kill -9 nothing runs again that it had told of."""
     blocked = flow_past(scene, kind=kind)
@@ -81,7 +81,7 @@ def test_after_a_kill_only_the_blocked_one_and_the_newest_run_again(scene: Direc
     verdict = scene.judged()
     print(f"{len(finished)} told of, {len(again)} run again; {verdict}")
     assert blocked in again
-    assert len(finished) > 2_000
+    assert len(finished) > 1_000
     assert again.isdisjoint(finished)
     assert (verdict.lost, verdict.inversions) == (0, 0)
 

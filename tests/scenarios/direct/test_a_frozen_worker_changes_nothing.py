@@ -54,7 +54,7 @@ def test_its_late_results_count_for_nothing(scene: DirectScene, kind: str) -> No
     # Before it hears of its loss it may hear that a commit from before the stop has arrived. Whether one was taken
     # later, the verdict on ownership tells, from the log of the brokers.
     late = [event for event in scene.told_by(0) if event.kind == "committed" and lost < event.time < again]
-    # It is told of partitions a little later than it has them, so what it begins by then may be its own.
+    # It reports partitions a little later than it gets them, so what it begins by then may be its own.
     theirs = {(event.partition, event.offset) for event in scene.events_of(1, "begun") if event.start < thawed[0]}
     begun_late = [event for event in scene.events_of(0, "begun") if thawed[0] <= event.start]
     zombies = [event for event in begun_late if event.start < lost or (event.partition, event.offset) in theirs]

@@ -25,7 +25,7 @@ def test_the_other_takes_over_and_repeats_little(scene: DirectScene, kind: str) 
     scene.worker(**settings)
     scene.wait_for(lambda: scene.told_by(0) and scene.told_by(1), why="two members")
     traffic = scene.traffic(200, burst=50, keys=300)
-    # The second one was told of its partitions when the first had given them up: from here on both work.
+    # The second one got its partitions when the first had given them up: from here on both work.
     scene.wait_for(lambda: min(len(scene.events_of(0)), len(scene.events_of(1))) >= 300, why="work of both")
     killed.kill()
     committed = {partition: offset for partition, (offset, _) in scene.commits().items()}

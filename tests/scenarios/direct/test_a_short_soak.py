@@ -18,7 +18,7 @@ def test_three_minutes_of_faults_lose_and_reorder_nothing(tmp_path):
     """75,000 records through 18 faults of most kinds: none lost, none out of order, no commit where it may not be."""
     results = tmp_path / "soak.json"
     # A coordinator that is away for longer than a session repeats what was done meanwhile: 4 % of so short a run, and
-    # 10 % when it is away twice in a row, before anything could be committed. Faults are drawn anew in every run.
+    # 10 % when it is away twice in a row, before anything could be committed. Each run draws its own faults.
     asked = {"seconds": 180, "fault-every": 10, "duplicates": 15}
     asked |= {"folder": tmp_path / "soak", "results": results}
     command = [

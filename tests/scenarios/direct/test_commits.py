@@ -1,4 +1,4 @@
-"""How offsets reach the group: one request after the other, or in somebody else's transaction."""
+"""How offsets reach the group: one request after the other, or in a producer's transaction."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_the_next_commit_waits_for_the_answer_to_the_last(scene: DirectScene) ->
     member.close()
 
 
-def test_one_who_is_not_in_the_group_is_told_at_once(scene: DirectScene) -> None:
-    """To repeat the commit would change nothing: whoever has the partitions now has said so to the coordinator."""
+def test_a_commit_of_a_former_member_fails_at_once(scene: DirectScene) -> None:
+    """To repeat the commit would change nothing: another member has the partitions by now."""
     member = _joined(scene, **{"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000})
     eventually(lambda: not scene.admin.members(scene.group), timeout=40, why="the group to go on without it")
 
@@ -80,7 +80,7 @@ def test_one_who_is_not_in_the_group_is_told_at_once(scene: DirectScene) -> None
 
 
 class _InTransactions:
-    """Commits offsets in transactions of a producer, as somebody would who sends messages in them too."""
+    """Commits offsets in transactions of a producer, as an app would that sends messages in them too."""
 
     def __init__(self, member: GroupConsumer, bootstrap: str, name: str, *, aborts: bool) -> None:
         self._member = member

@@ -1,4 +1,4 @@
-"""Parked records are run again on the direct engine: on a schedule that is too fast, by hand, and by two at once."""
+"""Parked records are run again on the direct engine: on a schedule that is too fast, on request, and by two at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Stage:
                 assert not is_parked or gate.wait(60)
 
     def start(self, *values: str, is_by_hand: bool = False) -> None:
-        """Start the app, or a run by hand, when records of these values are parked."""
+        """Start the app, or one error run, when records of these values are parked."""
         self.produce(*values)
         assert self.world.run(self.app).parked == len(values)
         self._run = self.engine.run_errors if is_by_hand else self.engine.run
@@ -227,7 +227,7 @@ def copies(scene: DirectScene, *, since: dict[int, int] | None = None, below: di
             yield place, int(told["laneway-errors"] or b"")
 
 
-def test_a_run_by_hand(scene: DirectScene) -> None:
+def test_a_run_on_request(scene: DirectScene) -> None:
     """It takes up what is parked and ends; what fails is parked again for the next run, and then nothing is left."""
     park(scene, 20, bad=10)
     first = by_hand(scene, "--stop-when-new", "0s")
@@ -244,7 +244,7 @@ def test_a_run_by_hand(scene: DirectScene) -> None:
     assert begun(scene) == dict.fromkeys(everything(scene), 1)
 
 
-def test_a_stop_signal_ends_a_run_by_hand_in_good_order(scene: DirectScene) -> None:
+def test_a_stop_signal_ends_a_run_on_request_cleanly(scene: DirectScene) -> None:
     """What was begun is finished and committed, the exit code is 0, and the next run calls the others, each once."""
     park(scene, 600)
     run = by_hand(scene, seconds=0.2, lanes=2)

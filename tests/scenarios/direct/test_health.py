@@ -231,7 +231,7 @@ def test_an_open_breaker_is_a_warning(scene):
 
 
 def test_a_killed_broker_is_critical_until_it_is_back():
-    """Whoever asks is answered at once, also from another process; and all is well by itself afterwards."""
+    """Questions are answered at once, also from another process, and the app recovers by itself."""
     with broker.ephemeral() as cluster:
         scene = Scene(cluster.bootstrap)
         handled = []

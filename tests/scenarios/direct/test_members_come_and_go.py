@@ -15,8 +15,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(200)]
 
 @pytest.mark.parametrize(
     ("records", "seconds", "rate", "kind"),
-    [(1_000, 0.01, 65, "async"), (200, 0.1, 13, "sync"), (50, 1.0, 3.3, "async")],
-    ids=["1000x10ms", "200x100ms", "50x1s"],
+    [
+        pytest.param(1_000, 0.01, 65, "async", id="1000x10ms"),
+        pytest.param(200, 0.1, 13, "sync", id="200x100ms", marks=pytest.mark.soak),
+        pytest.param(50, 1.0, 3.3, "async", id="50x1s", marks=pytest.mark.soak),
+    ],
 )
 def test_joining_and_leaving_repeats_nothing(
     scene: DirectScene, records: int, seconds: float, rate: float, kind: str
@@ -52,13 +55,14 @@ def test_joining_and_leaving_repeats_nothing(
     assert ownership.is_clean, ownership.examples
 
 
-def test_rolling_bounces_repeat_nothing(scene: DirectScene) -> None:
-    """Three workers are each stopped and started again five times under steady traffic: each record is called once."""
+@pytest.mark.parametrize("rounds", [2, pytest.param(5, marks=pytest.mark.soak)])
+def test_rolling_bounces_repeat_nothing(scene: DirectScene, rounds: int) -> None:
+    """Three workers are stopped and started again by turns under steady traffic: each record is called once."""
     settings = {"seconds": 0.02, "lanes": 4}
     present = [scene.worker(**settings) for _ in range(3)]
     scene.wait_for(lambda: all(scene.told_by(number) for number in range(3)), why="three members")
     traffic = scene.traffic(100, burst=20)
-    for _ in range(5):
+    for _ in range(rounds):
         for place in range(3):
             scene.dismiss(present[place])
             present[place] = scene.worker(**settings)
@@ -70,7 +74,7 @@ def test_rolling_bounces_repeat_nothing(scene: DirectScene) -> None:
 
     verdict, ownership = scene.judged(), scene.judged_ownership()
     print(f"{count} records, {len(scene.workers)} workers: {verdict} {ownership}")
-    assert len(scene.workers) == 18
+    assert len(scene.workers) == 3 + 3 * rounds
     assert verdict.records == count
     assert verdict.is_clean
     assert scene.begun_twice() == set()
@@ -79,7 +83,7 @@ def test_rolling_bounces_repeat_nothing(scene: DirectScene) -> None:
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
 def test_a_stop_with_a_backlog_gives_the_partitions_back(scene: DirectScene, kind: str) -> None:
-    """What was read and not begun is not waited for: the worker leaves the group in good order, and repeats nothing."""
+    """What was read and not begun is not waited for: the worker leaves the group cleanly, and nothing is repeated."""
     scene.produce(1_200, keys=300)
     stopped = scene.worker(seconds=0.1, lanes=2, kind=kind)
     scene.wait_for_calls(40)

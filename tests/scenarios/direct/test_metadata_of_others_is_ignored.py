@@ -1,4 +1,4 @@
-"""Commits of somebody else, with metadata that laneway did not write, or that says what cannot be."""
+"""Commits of other programs, with metadata that laneway did not write, or that says what cannot be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever may write to an error topic may write any header: none of them redirects, hides or breaks anything."""
+"""Any producer may write any header to an error topic: none of them redirects, hides or breaks anything."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_working_consumer_of_the_group_is_respected(scene):
 
 
 def test_a_consumer_that_joins_meanwhile_ends_the_replay(scene, monkeypatch):
-    """The brokers refuse the commit; everything is open still, and the reason is told."""
+    """The brokers refuse the commit; everything is still open, and the reason is reported."""
     from confluent_kafka import Consumer
 
     from laneway.admin import ErrorLog
@@ -118,7 +118,7 @@ def test_a_consumer_that_joins_meanwhile_ends_the_replay(scene, monkeypatch):
     assert len(scene.open()) == 1
 
 
-def test_an_offset_that_somebody_else_moves_ends_the_replay(scene):
+def test_an_offset_that_another_process_moves_ends_the_replay(scene):
     """It is not overwritten, and no more is replayed."""
     scene.park([Row(b"k%d" % number, b"v") for number in range(60)])
     with scene.start("replay", "--yes", "--rate", "10") as process:

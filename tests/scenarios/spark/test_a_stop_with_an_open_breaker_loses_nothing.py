@@ -51,7 +51,7 @@ def test_a_stop_ends_within_drain_and_the_records_are_read_again(scene: Scene) -
 
 
 def test_a_dependency_that_comes_back_lets_the_batch_go_on(scene: Scene) -> None:
-    """The running batch only waited; nothing is repeated or parked, in each key the order holds, and it is told."""
+    """The running batch only waited; nothing is repeated or parked, keys keep their order, and the run reports it."""
     scene.produce(600)
     vain, up = scene.folder / "vain", scene.folder / "up"
     run = scene.run("--once", target=APP, vain=vain, up=up)

@@ -1,4 +1,4 @@
-"""Parked records are run again: by hand with kills on the way, and by the schedule of a running app."""
+"""Parked records are run again: on request with a kill on the way, and by the schedule of a running app."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_nothing_is_lost_when_a_run_is_killed(scene: Scene) -> None:
 
 
 def test_a_running_app_runs_its_parked_records_on_schedule(scene: Scene) -> None:
-    """Every minute as the configuration says; a stop signal ends all in good order, and the summary tells."""
+    """Every minute as the configuration says; a stop signal ends all cleanly, and the summary says so."""
     config = 'default:\n  errors: {cron: "* * * * *", stop_when_new: 1s, max_errors: 2}\n'
     scene.produce_rows([(b"k%d" % n, b"%d%s" % (n, b"bad" if n == 3 else b"")) for n in range(10)])
     run = scene.run(target=APP, config=config)

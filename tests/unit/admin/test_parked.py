@@ -138,7 +138,7 @@ def test_a_time_beyond_the_calendar_is_unknown():
     ],
 )
 def test_how_often_it_was_parked_has_bounds(values, expected):
-    """Nothing said means once; a number too large counts as the largest, so that nobody begins to count anew."""
+    """Nothing said means once; a number too large counts as the largest, so the count never starts again."""
     assert with_header("errors", *values).errors == expected
 
 

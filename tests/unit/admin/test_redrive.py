@@ -347,7 +347,7 @@ class KeepsTwice(Redrive):
 
 
 class ForgetsTheStop(Redrive):
-    """Takes a record up that it was told to leave, and does not do it."""
+    """Commits past a record that a stop left undone."""
 
     def _settle(self, partition, committed):
         committed = super()._settle(partition, committed)

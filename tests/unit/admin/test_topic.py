@@ -51,7 +51,7 @@ def test_a_record_goes_to_a_topic_of_the_app(topic, headers, expected):
     ids=str,
 )
 def test_a_record_that_cannot_be_placed_is_left_alone(topic, headers, part):
-    """The reason is told, and a filter that means the record does not choose it."""
+    """The reason is reported, and a filter that means the record does not choose it."""
     record = parked(**headers)
     assert part in topic.target_of(record, PARTITIONS)
     assert part in Replay(topic, Filter(), PARTITIONS).choose(record)

@@ -11,7 +11,7 @@ from laneway.cli._main import app
 
 
 def test_the_version():
-    """What somebody who reports a problem is asked for first."""
+    """What a bug report needs first."""
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.output.split()[:2]) == (0, ["laneway", version("laneway")])
 

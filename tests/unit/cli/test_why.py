@@ -43,7 +43,7 @@ def test_what_is_unfinished_past_a_hole_is_counted():
     assert words(stand).endswith("offset 10 is unfinished while 7 later ones are finished, and 7 more are not")
 
 
-@pytest.mark.parametrize("metadata", ["", CLEAN, "somebody else's"])
+@pytest.mark.parametrize("metadata", ["", CLEAN, "another app's"])
 def test_a_plain_commit_tells_how_many_wait(metadata):
     """Nothing is said to be finished that the commit does not say."""
     assert words(Stand("orders", 3, 0, 30, 20, metadata), record(20)) == (
@@ -63,7 +63,7 @@ def test_a_group_that_has_committed_nothing():
 
 @pytest.mark.parametrize(("committed", "lag"), [(9, 0), (12, 0), (3, 4)])
 def test_lag_is_never_negative_and_never_counts_what_is_deleted(committed, lag):
-    """A topic made anew ends before the commit, and retention deletes before it too."""
+    """A recreated topic ends before the commit, and retention deletes before it too."""
     assert Stand("orders", 0, 5, 9, committed).lag == lag
 
 

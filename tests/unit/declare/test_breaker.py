@@ -43,7 +43,7 @@ def test_the_pause_doubles_up_to_its_limit():
 
 
 def test_a_limit_below_the_pause_is_the_pause():
-    """Whoever asks for a long pause alone need not know of the limit."""
+    """A long pause alone raises the limit with it."""
     assert Breaker(pause="2m").pause_after(7) == timedelta(minutes=2)
 
 

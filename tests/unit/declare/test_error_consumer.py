@@ -1,4 +1,4 @@
-"""What an error consumer may be told, and the app that is derived for its runs."""
+"""The options of an error consumer, and the app that is derived for its runs."""
 
 from __future__ import annotations
 

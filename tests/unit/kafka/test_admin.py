@@ -85,7 +85,7 @@ def test_the_lag_is_asked_for_with_one_client(admin, monkeypatch):
     ],
 )
 def test_a_broker_that_goes_away_while_it_creates_a_topic_is_waited_for(admin, code, is_passing):
-    """A run that has just begun once ended with it; what the broker refuses is told at once."""
+    """A run that has just begun once ended with it; what the broker refuses is reported at once."""
     answer = Future()
     answer.set_exception(KafkaException(KafkaError(code, "reset")))
     admin._client.create_topics = lambda topics, **_: {topics[0].topic: answer}

@@ -1,4 +1,4 @@
-"""Runs over error topics on the fake: by hand, on a schedule in virtual time, and after a crash."""
+"""Runs over error topics on the fake: on request, on a schedule in virtual time, and after a crash."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_run_by_hand_does_not_overlap_one_on_schedule(kafka):
 
 @pytest.mark.parametrize("fields", [{"enabled": False}, {"cron": None}])
 def test_without_a_schedule_no_run_begins(kafka, fields):
-    """By hand it still does."""
+    """On request it still does."""
     app, calls = scheduled(kafka, **fields)
     with running(app, kafka=kafka):
         produce(kafka, b"a")

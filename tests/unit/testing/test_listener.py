@@ -1,4 +1,4 @@
-"""On the fake each step of a test is a batch: what it brings is told at once, and few of each kind."""
+"""On the fake each step of a test is a batch: its events arrive at once, and few of each kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def produce(kafka, count, value=b"v"):
 
 
 def test_each_step_is_a_batch_of_its_own():
-    """The few events of each kind begin anew, batches are numbered, and their counts are of the step alone."""
+    """The few events of each kind are counted again, batches are numbered, and their counts are of the step alone."""
     app, parked, batches = App("billing"), [], []
 
     @app.handler(ORDERS)

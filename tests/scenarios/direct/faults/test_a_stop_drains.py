@@ -32,8 +32,7 @@ def _after_all_begin(scene: DirectFaultScene, count: int = CALLS) -> None:
     scene.until(lambda: len(scene.waiting()) >= count)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize(("kind", "number"), [("async", signal.SIGINT), ("sync", signal.SIGTERM)])
 def test_the_first_signal_finishes_calls(scene: DirectFaultScene, kind: str, number: signal.Signals) -> None:
     """200 calls of a second are finished and committed, none is begun, the end is good; a restart repeats nothing."""
     scene.produce(1_000, keys=1_000)

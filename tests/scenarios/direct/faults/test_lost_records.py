@@ -1,4 +1,4 @@
-"""Records that were to be read are gone: deleted, or their topic was made anew."""
+"""Records that were to be read are gone: deleted, or their topic was recreated."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_records_deleted_while_running(scene: DirectFaultScene) -> None:
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_a_topic_made_anew_while_running(scene: DirectFaultScene, start: str) -> None:
+def test_a_topic_recreated_while_running(scene: DirectFaultScene, start: str) -> None:
     """With on_data_loss: continue all of the new topic is handled, from its start on."""
     config = f"default:\n  handlers:\n    handle:\n      start: {start}\n"
     run = scene.consume(seconds=0, config=config, life="-1", **CONTINUE, **QUICK)
@@ -116,7 +116,7 @@ def test_a_topic_made_anew_while_running(scene: DirectFaultScene, start: str) ->
     assert len(seen) == 420
 
 
-def test_a_topic_made_anew_while_running_is_a_loss(scene: DirectFaultScene) -> None:
+def test_a_topic_recreated_while_running_is_a_loss(scene: DirectFaultScene) -> None:
     """By default the run ends and says so."""
     run = scene.consume(seconds=0, **QUICK)
     scene.produce_rows([(b"k", b"v")] * 300, partition=1)

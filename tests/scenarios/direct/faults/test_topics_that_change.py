@@ -125,7 +125,7 @@ def test_a_deleted_retry_topic_is_a_loss(scene: DirectFaultScene) -> None:
 
 
 def test_asked_to_go_on_without_its_retry_topic(scene: DirectFaultScene) -> None:
-    """The run makes the topic anew and reads it from its start, early for none."""
+    """The run creates the topic again and reads it from its start, early for none."""
     run = scene.begin(steps="2s", lanes=20, LANEWAY_ON_DATA_LOSS="continue")
     scene.produce_failing([1] * 30)
     scene.until(lambda: scene.is_finished() and len(scene.done()) == 30)

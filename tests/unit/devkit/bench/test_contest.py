@@ -30,7 +30,7 @@ def test_a_peer_that_cannot_be_had_fails_in_its_own_runs(contest):
 
 
 def test_a_run_that_cannot_be_judged_is_a_failed_one(contest, monkeypatch):
-    """An error of the bench itself is told in the peer's place; without a broker there is no next peer."""
+    """An error of the bench itself is reported in the peer's place; without a broker there is no next peer."""
 
     def run(workload, peer):
         raise TimeoutError("3 records did not come")

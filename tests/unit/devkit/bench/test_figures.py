@@ -110,7 +110,7 @@ def test_a_failed_workload_is_named_and_costs_no_other(folder, monkeypatch):
 
 
 def test_of_several_runs_the_best_is_kept_and_what_must_not_happen_counts_from_all(folder, monkeypatch):
-    """At a given rate the best is the one with the lowest latency; each run is told with the machine's tempo."""
+    """At a given rate the best is the one with the lowest latency; each run is listed with the machine's tempo."""
     monkeypatch.setattr(run.time, "strftime", lambda _format: "2026-11-15")
     runs = iter(
         [

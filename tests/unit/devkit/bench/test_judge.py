@@ -1,4 +1,4 @@
-"""The judge of the soak: every planted violation is found, and what cannot be prevented is told apart."""
+"""The judge of the soak: every planted violation is found, and what cannot be prevented is counted apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a timed pass makes of the tallies it is told: when the first record was handled, and what counts."""
+"""What a timed pass makes of the tallies it gets: when the first record was handled, and what counts."""
 
 from __future__ import annotations
 

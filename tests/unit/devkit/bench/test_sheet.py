@@ -66,7 +66,7 @@ def test_a_bench_is_resumed_after_midnight(tmp_path, earlier):
 
 
 def test_the_file_is_in_the_order_of_the_catalogue(tmp_path):
-    """Laneway first, then the peers, whoever was measured last."""
+    """Laneway first, then the peers, whichever was measured last."""
     found = sheet.Sheet(tmp_path, FACTS)
     for workload, peer in (("w9", "quix"), ("w2", "quix"), ("w1", "gone"), ("w1", "quix"), ("w1", "laneway-direct")):
         found.add(result(workload, peer, 1))

@@ -27,7 +27,7 @@ def node(tmp_path):
 
 
 def test_a_process_without_our_mark_is_not_found(tmp_path):
-    """A pid file that names somebody else's process finds nothing, so nothing is signalled."""
+    """A pid file that names a process of another program finds nothing, so nothing is signalled."""
     (tmp_path / "pid").write_text(str(os.getpid()))
 
     assert find(tmp_path / "pid", str(tmp_path / "server.properties")) is None

@@ -88,7 +88,7 @@ def test_a_wrong_address_fails_with_its_reason(address, detail):
 
 
 def test_a_refused_connection_says_that_nothing_listens():
-    """A closed port is told apart from a silent one."""
+    """A closed port and a silent one give different answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
