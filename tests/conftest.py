@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from laneway.devkit.broker import Running
     from support.contract import Cluster
 
 
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     heavy = {item for item in items if any(map(item.get_closest_marker, ("broker", "spark")))}
     files = {item.path for item in heavy}
-    items.sort(key=lambda item: (not _uses_the_session(item.nodeid), item.path not in files))
+    items.sort(key=lambda item: (_shares(item.nodeid) != "spark", item.path not in files))
     if config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.option.markexpr:
         return
     if heavy:
@@ -38,27 +39,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in heavy]
 
 
-def _uses_the_session(nodeid: str) -> bool:
-    """Whether a test shares the Spark session: the contract on Spark, and files of scenarios that ask for `spark`."""
+def _shares(nodeid: str) -> str:
+    """The fixture that one process makes for many files, when a test is in such a file: `spark` or `three_nodes`."""
     path, _, name = nodeid.partition("::")
-    return "spark" in name.partition("[")[2] if path.startswith("tests/contract/") else _asks_for_the_session(path)
+    if path.startswith("tests/contract/"):
+        return "spark" if "spark" in name.partition("[")[2] else ""
+    return _asked_for(path) if path.startswith("tests/scenarios/") else ""
 
 
 @cache
-def _asks_for_the_session(path: str) -> bool:
-    return re.search(r"^def test_\w+\([^)]*\bspark\b", (ROOT / path).read_text(), re.MULTILINE) is not None
+def _asked_for(path: str) -> str:
+    asked = re.search(r"^def test_\w+\([^)]*\b(spark|three_nodes)\b", (ROOT / path).read_text(), re.MULTILINE)
+    return asked[1] if asked else ""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let one process run a whole file, and one all tests of the Spark session."""
+    """Let one process run a whole file, and one all files that share a Spark session or a cluster."""
     from xdist.scheduler import LoadFileScheduling
 
-    class ByFileOrSession(LoadFileScheduling):
+    class BySharedOrFile(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark session" if _uses_the_session(nodeid) else super()._split_scope(nodeid)
+            return _shares(nodeid) or super()._split_scope(nodeid)
 
-    return ByFileOrSession(config, log) if config.getvalue("dist") == "loadfile" else None
+    return BySharedOrFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -113,6 +117,22 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         options = {"bootstrap.servers": bootstrap}
         producer = Producer({**options, "linger.ms": 1, "enable.idempotence": True})
         yield Cluster(bootstrap, Admin(options), producer)
+
+
+@pytest.fixture(scope="session")
+def _cluster_of_three() -> Iterator[Running]:
+    from laneway.devkit import broker
+
+    with broker.ephemeral(nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def three_nodes(_cluster_of_three: Running) -> Iterator[Running]:
+    """A cluster for tests that stop one of its nodes; all of them run again for the next test."""
+    yield _cluster_of_three
+    for node in _cluster_of_three.nodes:
+        node.start()
 
 
 @pytest.fixture(scope="session")

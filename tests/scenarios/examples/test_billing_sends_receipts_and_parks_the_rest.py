@@ -25,6 +25,6 @@ def test_billing_sends_receipts_and_parks_the_rest(examples):
     assert reasons == {"laneway.errors.Reject": 17, "laneway.errors.CodecError": 16}
     assert "967 handled, 0 skipped, 33 parked" in said
 
-    # A second run takes up where the first has ended, with a profile of the configuration.
+    # A second run, on the other engine and with a profile of the configuration, goes on where the first has ended.
     examples.produce("orders", 50)
-    assert "49 handled, 0 skipped, 1 parked" in examples.run("billing:app", "--profile", "fast")
+    assert "49 handled, 0 skipped, 1 parked" in examples.run("billing:app", "--engine", "direct", "--profile", "fast")

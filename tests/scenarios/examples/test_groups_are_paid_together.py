@@ -1,4 +1,4 @@
-"""examples/groups.py on a real broker and Spark."""
+"""examples/groups.py on a real broker."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def test_groups_are_paid_together(examples):
     """Each payment of an open merchant is in one of its transfers; those of the closed one are parked."""
     examples.produce("payments", 900)
-    said = examples.run("groups:app")
+    said = examples.run("groups:app", "--engine", "direct")
 
     transfers = [json.loads(record.raw) for record in examples.read("transfers")]
     paid = [(number, transfer["merchant"]) for transfer in transfers for number in transfer["payments"]]
