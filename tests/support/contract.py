@@ -13,7 +13,7 @@ from laneway import App, Raw, Topic
 from laneway.errors import AdminError, MessageTooLargeError, TimestampRefusedError
 from laneway.testing import FakeEngine, FakeKafka
 from support.contract_recorder import Recorder
-from support.waiting import delivered
+from support.topics import delivered, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -263,25 +263,12 @@ class _RealWorld(_Base):
             watcher.join()
 
     def output(self, topic: str | Topic[Any]) -> list[Record[Any]]:
-        from support.doors import AssignedConsumer, OffsetRange
-
         name = topic if isinstance(topic, str) else topic.name
-        admin = self._cluster.admin
-        # A new reader each time: one that is kept takes most of a second to learn of a topic that is new to it.
-        reader = AssignedConsumer({"bootstrap.servers": self._cluster.bootstrap})
-        partitions = admin.partitions(name)
-        starts, ends = admin.starts(name, partitions), admin.ends(name, partitions)
-        reader.open([OffsetRange(name, partition, starts[partition], ends[partition]) for partition in partitions])
-        records: list[Record[Any]] = []
-        deadline = time.monotonic() + 20
-        while not reader.is_exhausted:
-            records += reader.fetch(10_000, 0.05)
-            assert time.monotonic() < deadline, f"cannot read {name} to its end"
-        reader.close()
+        records = read_all(self._cluster.admin, {"bootstrap.servers": self._cluster.bootstrap}, name)
         if isinstance(topic, Topic):
             for record in records:
                 record.value = None if record.raw is None else topic.value.decode(record.raw)
-        return sorted(records, key=lambda record: (record.partition, record.offset))
+        return records
 
     def committed(self, app: App, topic: Topic[Any]) -> dict[int, int]:
         lag = self._cluster.admin.lag(app.name, topic.name)

@@ -15,8 +15,9 @@ from unittest import mock
 
 from laneway import Record
 from laneway.cli import main
-from support.doors import AssignedConsumer, BrokerUnavailableError, Failure, GroupOffsets, OffsetRange, parked_headers
-from support.waiting import delivered, eventually
+from support.doors import BrokerUnavailableError, Failure, GroupOffsets, parked_headers
+from support.topics import delivered, read_all
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,22 +120,7 @@ class ErrorScene:
 
     def read(self, topic: str, start: dict[int, int] | None = None) -> list[Record[Any]]:
         """Everything in a topic by partition and offset."""
-        admin = self.cluster.admin
-        partitions = admin.partitions(topic)
-        starts, ends = admin.starts(topic, partitions), admin.ends(topic, partitions)
-        reader = AssignedConsumer(self.options)
-        reader.open(
-            [OffsetRange(topic, each, (start or starts).get(each, starts[each]), ends[each]) for each in partitions]
-        )
-        records: list[Record[Any]] = []
-
-        def is_read() -> bool:
-            records.extend(reader.fetch(10_000, 0.05))
-            return reader.is_exhausted
-
-        eventually(is_read, every=0, why=f"the end of {topic}")
-        reader.close()
-        return sorted(records, key=lambda record: (record.partition, record.offset))
+        return read_all(self.cluster.admin, self.options, topic, start)
 
     def source(self) -> list[Row]:
         """What is on the source topic."""

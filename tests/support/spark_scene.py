@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient
 from laneway import App, Reject, SparkEngine, Topic
 from laneway.devkit.history import Recorder, check, read_history
 from laneway.settings import load
-from support.doors import Admin, AssignedConsumer, BrokerUnavailableError, OffsetRange, error_topic_name
+from support.doors import Admin, BrokerUnavailableError, error_topic_name
 from support.processes import LanewayRun
-from support.waiting import delivered, eventually
+from support.topics import delivered, read_all
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -224,19 +225,7 @@ class Scene:
 
     def read(self, topic: str, options: dict[str, Any] | None = None) -> list[Record[Any]]:
         """Everything in a topic, by partition and offset."""
-        reader = AssignedConsumer({"bootstrap.servers": self.bootstrap, **(options or {})})
-        partitions = self.admin.partitions(topic)
-        starts, ends = self.admin.starts(topic, partitions), self.admin.ends(topic, partitions)
-        reader.open([OffsetRange(topic, partition, starts[partition], ends[partition]) for partition in partitions])
-        records: list[Record[Any]] = []
-
-        def is_read() -> bool:
-            records.extend(reader.fetch(10_000, 0.05))
-            return reader.is_exhausted
-
-        eventually(is_read, every=0, why=f"the end of {topic}")
-        reader.close()
-        return sorted(records, key=lambda record: (record.partition, record.offset))
+        return read_all(self.admin, {"bootstrap.servers": self.bootstrap, **(options or {})}, topic)
 
     def parked(self) -> list[tuple[int, int]]:
         """Partition and offset of each record on the error topic, with repeats."""

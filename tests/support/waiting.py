@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["delivered", "eventually"]
+__all__ = ["eventually"]
 
 T = TypeVar("T")
 
@@ -38,11 +38,3 @@ def eventually(
             told = why() if callable(why) else why
             raise AssertionError(f"not within {timeout:g} s: {told}") from failure
         time.sleep(every)
-
-
-def delivered(error: object, _message: object) -> None:
-    """For a producer's `on_delivery`: what was not delivered fails the test in `poll` or `flush`.
-
-    `flush` alone counts such a message as done.
-    """
-    assert error is None, error

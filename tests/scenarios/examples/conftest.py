@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.doors import AssignedConsumer, OffsetRange
-from support.waiting import eventually
+from support.topics import read_all
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -32,19 +31,7 @@ class Examples:
 
     def read(self, topic):
         """Everything in a topic, by partition and offset."""
-        admin = self._cluster.admin
-        partitions = admin.partitions(topic)
-        reader = AssignedConsumer({"bootstrap.servers": self._cluster.bootstrap})
-        reader.open([OffsetRange(topic, partition, 0, end) for partition, end in admin.ends(topic, partitions).items()])
-        records = []
-
-        def is_read():
-            records.extend(reader.fetch(10_000, 0.05))
-            return reader.is_exhausted
-
-        eventually(is_read, timeout=20, every=0, why=f"the end of {topic}")
-        reader.close()
-        return sorted(records, key=lambda record: (record.partition, record.offset))
+        return read_all(self._cluster.admin, {"bootstrap.servers": self._cluster.bootstrap}, topic)
 
     def _call(self, *command, **variables):
         # As a user has it: no variable of the test run decides where things go.
