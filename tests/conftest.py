@@ -86,6 +86,23 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what is left to `make soak`, and what may be tried a second time."""
+    _leave_to_soak(item)
+    _allow_second_try(item)
+
+
+def _leave_to_soak(item: pytest.Item) -> None:
+    """Leave to `make soak` on Spark what is decided in code that all engines share.
+
+    `engine_neutral("async")` keeps on Spark what has that parameter.
+    """
+    neutral = item.get_closest_marker("engine_neutral")
+    parameters = item.callspec.id.split("-") if hasattr(item, "callspec") else []
+    if neutral is not None and "spark" in parameters and not set(neutral.args) & set(parameters):
+        item.add_marker(pytest.mark.soak)
+
+
+def _allow_second_try(item: pytest.Item) -> None:
     """In continuous integration a test with real processes may be tried a second time; the summary says so.
 
     They wait for brokers, JVMs and signals on a machine that others use too. On a developer's machine every failure

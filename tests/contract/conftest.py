@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from support.contract import World
 
 
-def pytest_itemcollected(item: pytest.Function) -> None:
-    """Leave to `make soak` on Spark what the core decides: the code is the same on every engine.
-
-    `engine_neutral("async")` keeps on Spark what has that parameter.
-    """
-    neutral = item.get_closest_marker("engine_neutral")
-    parameters = item.callspec.id.split("-") if hasattr(item, "callspec") else []
-    if neutral is not None and "spark" in parameters and not set(neutral.args) & set(parameters):
-        item.add_marker(pytest.mark.soak)
-
-
 @pytest.fixture(
     params=[
         "fake",

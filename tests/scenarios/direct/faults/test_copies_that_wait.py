@@ -93,6 +93,7 @@ def test_a_deleted_error_topic_is_created_again(scene: WaitScene) -> None:
     scene.stop(run)
 
 
+@pytest.mark.engine_neutral
 def test_a_missing_error_topic_that_may_not_be_created_is_waited_for(scene: WaitScene) -> None:
     """A running app says so after five seconds, though its client gives up after thirty; a restart says so, too."""
     scene.create(scene.error_topic)
@@ -117,6 +118,7 @@ def test_a_missing_error_topic_that_may_not_be_created_is_waited_for(scene: Wait
     scene.stop(again)
 
 
+@pytest.mark.engine_neutral
 def test_a_copy_is_written_whole_when_the_limit_is_back(scene: WaitScene) -> None:
     """While the error topic takes less than the record, its key waits and the run says what to do."""
     headers = [("a", b"1"), ("a", None), ("b", b"\xff" * 50)]
@@ -137,6 +139,7 @@ def test_a_copy_is_written_whole_when_the_limit_is_back(scene: WaitScene) -> Non
     scene.stop(run)
 
 
+@pytest.mark.engine_neutral
 def test_a_record_of_the_largest_size_is_parked_whole(scene: WaitScene) -> None:
     """The error topic takes what its source takes, and the headers; the client has no limit of its own."""
     scene.alter(scene.topic, max_message_bytes=3_000_000)
