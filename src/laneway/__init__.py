@@ -45,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Engines load on first use, because Spark is heavy and most imports of laneway never run one."""
+    """Load engines on first use, because Spark is heavy and most imports of laneway never run one."""
     if name == "SparkEngine":
         from laneway._engines.spark import SparkEngine
 

@@ -1,4 +1,4 @@
-"""Clock: the time, passed in, so that tests can move it."""
+"""Clock: the time as a parameter, so that tests can control it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Tells the time. `monotonic` never jumps and is for pauses; `wall` is for timestamps."""
+    """The time. `monotonic` never jumps and is for pauses; `wall` is for timestamps."""
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment."""

@@ -1,4 +1,4 @@
-"""Garbage: how often the interpreter looks for cycles while records are made and dropped by the hundred thousand."""
+"""How often the garbage collector runs while hundreds of thousands of records are created and dropped."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 __all__ = ["collect_rarely", "collecting_rarely"]
 
-_RARE = (50_000, 20, 100)  # to look every 700 objects took a third of the time that an async record takes
+_RARE = (50_000, 20, 100)  # a collection every 700 objects took a third of the time of an async record
 
 
 def collect_rarely() -> None:
-    """Look for cycles rarely from now on: in a process that is ours."""
+    """Collect rarely from now on, in a process of laneway's own."""
     gc.set_threshold(*_RARE)
 
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Look for cycles rarely for a while: in a process that is the user's. One who does so less often is left alone."""
+    """Collect rarely for a while, in the user's process. A larger threshold of the user's stays."""
     before = gc.get_threshold()
     if 0 < before[0] < _RARE[0]:
         collect_rarely()
     try:
         yield
     finally:
-        if gc.get_threshold() == _RARE:  # else somebody else has changed it meanwhile, and means it
+        if gc.get_threshold() == _RARE:  # otherwise the user changed it meanwhile
             gc.set_threshold(*before)

@@ -1,4 +1,4 @@
-"""Where laneway keeps what it fetches and builds once."""
+"""The folder for files that laneway fetches or builds once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["home_directory"]
 
 
 def home_directory(home: Path | None = None) -> Path:
-    """Give *home*, or ``LANEWAY_HOME``, or ``laneway`` in the user's cache folder; nothing is created."""
+    """*home*, or ``LANEWAY_HOME``, or ``laneway`` in the user's cache folder; does not create it."""
     if home is not None:
         return home.absolute()
     chosen = os.environ.get("LANEWAY_HOME")

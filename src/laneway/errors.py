@@ -1,4 +1,4 @@
-"""Everything laneway raises, and the signals a handler may raise on purpose.
+"""All errors of laneway, and the signals that a handler may raise on purpose.
 
 ::
 
@@ -6,10 +6,10 @@
     ├── SettingsError         a configuration file, variable or flag is wrong; lists every problem at once
     ├── DeclarationError      an app, topic or handler is declared in a way that cannot work
     ├── CodecError            bytes cannot be turned into a value, or a value into bytes
-    ├── EngineError           an engine cannot start or go on
+    ├── EngineError           an engine cannot start or continue
     │   ├── CheckpointError   the checkpoint is unreadable or belongs to another app
-    │   └── DataLossError     records that were to be read are gone from the topic
-    ├── ProduceError          a message was not accepted by the brokers
+    │   └── DataLossError     unread records are gone from the topic
+    ├── ProduceError          the brokers did not accept a message
     │   ├── MessageTooLargeError   it is larger than the topic allows
     │   └── TimestampRefusedError  its timestamp is further from now than the topic allows
     ├── AdminError            a topic or offset request failed
@@ -53,12 +53,12 @@ __all__ = [
 
 
 class LanewayError(Exception):
-    """The base of every error laneway raises."""
+    """The base class of all errors of laneway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in the configuration, and what to do about it.
+    """One problem in the configuration, and its fix.
 
     Args:
         source: the file, environment variable or flag.
@@ -82,7 +82,7 @@ class Problem:
 
 
 class SettingsError(LanewayError):
-    """The configuration is wrong; `problems` holds every reason, not only the first."""
+    """The configuration is wrong; `problems` has all reasons, not only the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -100,7 +100,7 @@ class CodecError(LanewayError):
 
 
 class EngineError(LanewayError):
-    """An engine cannot start or go on."""
+    """An engine cannot start or continue."""
 
 
 class CheckpointError(EngineError):
@@ -108,11 +108,11 @@ class CheckpointError(EngineError):
 
 
 class DataLossError(EngineError):
-    """Records that were to be read are gone from the topic (retention, deletion, truncation)."""
+    """Unread records are gone from the topic (retention, deletion, truncation)."""
 
 
 class ProduceError(LanewayError):
-    """A message was not accepted by the brokers."""
+    """The brokers did not accept a message."""
 
 
 class MessageTooLargeError(ProduceError):
@@ -151,14 +151,14 @@ class Reject(Exception):  # noqa: N818 - a signal, not an error
 
 
 class Skip(Exception):  # noqa: N818 - a signal, not an error
-    """Raised by a handler to finish the record without an effect; it is counted as skipped."""
+    """Raised by a handler to finish the record without handling it; it counts as skipped."""
 
     def __init__(self, reason: str = "skipped by the handler") -> None:
         super().__init__(reason)
 
 
 class RetryAfter(Exception):  # noqa: N818 - a signal, not an error
-    """Raised by a handler to try the record again, not before *delay* has passed; it uses up one attempt.
+    """Raised by a handler to retry the record, not before *delay* has passed; it uses one attempt.
 
     With attempts left the record waits in place, for *delay* instead of the usual pause. With retry topics it goes to
     the next step that waits for *delay* or longer; when no step left does, it waits in place instead of taking the
@@ -166,7 +166,7 @@ class RetryAfter(Exception):  # noqa: N818 - a signal, not an error
     """
 
     def __init__(
-        self, delay: float | str | timedelta | None = None, reason: str = "retry asked for by the handler"
+        self, delay: float | str | timedelta | None = None, reason: str = "the handler requested a retry"
     ) -> None:
         self.delay = delay
         super().__init__(reason)
@@ -177,15 +177,15 @@ class RetryAfter(Exception):  # noqa: N818 - a signal, not an error
 
 
 class Unacknowledged(Exception):  # noqa: N818 - a signal, not an error
-    """Inside laneway: a handler returned and left its record to be acknowledged; it is neither handled nor failed."""
+    """Internal: a handler returned without acknowledging its record, which is neither handled nor failed yet."""
 
     def __init__(self, ack: object) -> None:
-        super().__init__("waits to be acknowledged")
+        super().__init__("waits for acknowledgement")
         self.ack = ack
 
 
 def text_of(error: BaseException) -> str:
-    """The text of any exception, fit to be written anywhere: an error that breaks its own report would end the run."""
+    """The text of any exception, also of one whose ``__str__`` fails."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - __str__ is user code too

@@ -1,8 +1,8 @@
-"""Everything that an app tells of itself: one frozen list of events, for logs, views, alarms and metrics.
+"""All events of an app, for logs, views, alarms and metrics.
 
-A function subscribes with ``@app.on(RecordParked)`` and is called with each such event in the process that runs the
-app: on Spark the driver, after each batch; on the direct engine soon after it happened. Events are examples, a few of
-each kind per task and batch on Spark; what is to be counted is in the tally of `BatchHandled`, which is exact.
+A function subscribes with ``@app.on(RecordParked)`` and is called with each event in the process that runs the app: on
+Spark in the driver after each batch, on the direct engine soon after it happened. On Spark only a few events of each
+kind per task and batch are emitted; for exact counts use the tally of `BatchHandled`.
 
 Example:
     >>> from laneway import App
@@ -73,4 +73,4 @@ EVENTS: tuple[type[Event], ...] = (
     PartitionsRevoked,
     OffsetsCommitted,
 )
-"""All of them. The list and the fields are a contract: they grow, but what is there stays."""
+"""All events. The list and the fields are stable: they grow, but nothing is removed."""

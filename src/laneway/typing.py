@@ -1,4 +1,4 @@
-"""Protocols: what laneway asks of the things that are plugged into it."""
+"""Protocols of the parts that can be replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Engine", "Outcome", "Sender", "Source"]
 
 
 class Outcome(Protocol):
-    """What a run did."""
+    """The result of a run."""
 
     tally: Tally
 
@@ -24,15 +24,15 @@ class Engine(Protocol):
     """Runs the handlers of an app. Spark, direct and the in-memory fake are engines."""
 
     def run(self, app: App) -> Outcome:
-        """Run until told to stop."""
+        """Run until a stop."""
         ...
 
 
 class Source(Protocol):
-    """Where a runner reads from. Only the runner's own thread calls it."""
+    """The source of a runner's records. Only the runner's thread calls it."""
 
     is_exhausted: bool
-    """Nothing more will come."""
+    """Whether no more records will come."""
 
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, waiting no longer than *timeout* seconds; those of a partition in offset order."""
@@ -40,7 +40,7 @@ class Source(Protocol):
 
 
 class Sender(Protocol):
-    """Puts messages on topics. Calls come one at a time, under the runner's lock; callbacks run inside `poll`."""
+    """Sends messages. Calls come one at a time, under the runner's lock; callbacks run inside `poll`."""
 
     def send(
         self,
@@ -53,16 +53,17 @@ class Sender(Protocol):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> None:
-        """Hand over a message.
+        """Queue a message.
 
-        *delivered* is called once, later, inside `poll`: with None when every in-sync replica has it, else with why.
+        *delivered* is called once, later, inside `poll`: with None when all in-sync replicas have it, or with
+        the error.
         """
         ...
 
     def poll(self) -> None:
-        """Run the callbacks of messages whose fate is known."""
+        """Run the callbacks of finished deliveries."""
         ...
 
     def hurry(self) -> None:
-        """As `poll`; and what waits for further messages to go with it goes now, since none will come."""
+        """As `poll`; also send queued messages at once, because no more will come."""
         ...

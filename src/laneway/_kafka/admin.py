@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Admin"]
 
-_AGES = 36_500 * 86_400_000  # milliseconds; a hundred years are for ever, and more would not fit a timedelta
+_AGES = 36_500 * 86_400_000  # milliseconds; a hundred years count as forever, and more would not fit into a timedelta
 
 
 class Admin:
-    """Asks the cluster and changes topics. One client is kept: futures die with it. Made after the fork."""
+    """Reads cluster metadata and changes topics. One client, because futures die with it. Create it after a fork."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = quiet(options)
         self._refusal: str | None = None
         self._trouble = ""
-        """Why a broker could not be reached last."""
+        """The last connection error."""
         self._client = AdminClient({**self._options, "error_cb": self._noticed})
         self._groups: dict[str, GroupOffsets] = {}
 
@@ -65,7 +65,7 @@ class Admin:
         return self._offsets(topic, partitions, OffsetSpec.earliest(), timeout)
 
     def bounds(self, topic: str, partition: int, timeout: float = 5.0) -> tuple[int, int]:
-        """Where a log begins and ends."""
+        """The first and the end offset of a log."""
         return self.starts(topic, [partition], timeout)[partition], self.ends(topic, [partition], timeout)[partition]
 
     def ends_of(self, places: Sequence[Place], timeout: float = 5.0) -> dict[Place, int]:
@@ -78,11 +78,11 @@ class Admin:
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
 
     def high_watermarks(self, places: Sequence[Place], timeout: float = 5.0) -> dict[Place, int]:
-        """As `ends_of`, with records of transactions that are not over: no offset that was ever read lies past it."""
+        """As `ends_of`, with open transactions included: no offset that was ever read lies past it."""
         return self._offsets_of(dict.fromkeys(places, OffsetSpec.latest()), timeout, IsolationLevel.READ_UNCOMMITTED)
 
     def ask_topic_ids(self, topics: Iterable[str], timeout: float = 5.0) -> TopicIds:
-        """Ask for the ids of topics; the answer comes later."""
+        """Request the ids of topics; the answer comes later."""
         return TopicIds(self._client, topics, timeout)
 
     def topic_ids(self, topics: Iterable[str], timeout: float = 5.0) -> dict[str, str]:
@@ -125,7 +125,7 @@ class Admin:
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         """Delete the records of each partition that lie before an offset; gives where the logs begin then."""
         if any(offset < 0 for offset in before.values()):
-            # Kafka reads a negative offset as the end of the log: a slip would delete everything.
+            # Kafka reads a negative offset as the end of the log: a mistake would delete everything.
             raise AdminError(f"cannot delete records of topic {topic}: an offset is negative")
         places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
         if not places:
@@ -137,14 +137,14 @@ class Admin:
             raise as_refusal(f"delete records of topic {topic}", error) from error
 
     def retention(self, topic: str, timeout: float = 5.0) -> timedelta | None:
-        """How long a topic keeps records, counted from their own timestamps; None when it keeps them for ever."""
+        """How long a topic keeps records, from their timestamps on; None for forever."""
         found = self._config(topic, timeout)
         kept = int(found["retention.ms"].value)
         is_bounded = 0 <= kept < _AGES and "delete" in found["cleanup.policy"].value
         return timedelta(milliseconds=kept) if is_bounded else None
 
     def trouble(self, topic: str, timeout: float = 5.0) -> str:
-        """What is wrong with a topic, in words; empty when nothing is seen.
+        """What is wrong with a topic; empty when nothing is.
 
         Raises:
             BrokerUnavailableError: no broker answered in time.
@@ -153,7 +153,7 @@ class Admin:
         found = trouble_of(state)
         if found == MISSING or state is None:
             return found
-        with suppress(AdminError):  # we may not know
+        with suppress(AdminError):  # no permission to read it
             needed = int(self._config(topic, timeout)["min.insync.replicas"].value)
             there = min(len(part.isrs) for part in state.partitions.values())
             if there < min(needed, *(len(part.replicas) for part in state.partitions.values())):
@@ -161,25 +161,25 @@ class Admin:
         return found
 
     def largest(self, topic: str, timeout: float = 5.0) -> int | None:
-        """The largest batch of records that a topic takes, in bytes; None when we may not know."""
+        """The largest batch of records that a topic accepts, in bytes; None without permission to read it."""
         try:
             return int(self._config(topic, timeout)["max.message.bytes"].value)
         except AdminError:
             return None
 
     def group(self, name: str, timeout: float = 10.0) -> Group:
-        """A consumer group at this moment: its state, its members, and what they read."""
+        """A consumer group now: its state, its members, and what they read."""
         return describe(self._client, name, timeout)
 
     def members(self, group: str, timeout: float = 10.0) -> int:
-        """How many consumers are in a group at this moment; none in a group that does not exist."""
+        """How many members a group has now; 0 if it does not exist."""
         return len(self.group(group, timeout).members)
 
     def lag(self, group: str, topic: str) -> dict[int, tuple[int | None, int]]:
-        """Committed offset (None when there is none) and log end of each partition, as any lag tool would see them."""
+        """Committed offset (or None) and log end of each partition, as any lag tool sees them."""
         partitions = self.partitions(topic)
-        # Not librdkafka's admin request: it crashes the process when the group's coordinator is loading or has moved.
-        # One client is kept: each that is made and closed leaves memory behind, and the lag is asked for for ever.
+        # Not librdkafka's admin request: it crashes the process while the group's coordinator loads or moves.
+        # One client is kept, because each one leaks memory when it is closed, and the lag is requested regularly.
         if group not in self._groups:
             self._groups[group] = GroupOffsets(self._options, group)
         committed = self._groups[group].committed(topic, partitions)
@@ -200,12 +200,12 @@ class Admin:
                 self._client.list_topics(topic, timeout=timeout) if topic else self._client.list_topics(timeout=timeout)
             )
         except KafkaException as error:
-            # That a login was refused is told here only; the request itself just finds nobody to ask.
+            # A refused login is reported only here; the request itself just finds no broker.
             self._client.poll(0)
             if self._refusal is not None:
                 raise AdminError(self._refusal) from error
             raise as_admin_error(error, self._trouble) from error
-        # What was told of earlier troubles is over, and would else be found at the next one.
+        # Earlier errors are over, and must not be reported with the next one.
         self._client.poll(0)
         self._refusal = None
         return found
@@ -238,13 +238,13 @@ class Admin:
             raise as_admin_error(error) from error
         lacking = [place for place, offset in found.items() if offset == OFFSET_INVALID]
         if lacking:
-            # What librdkafka gives for a partition without a leader, without a word.
+            # librdkafka's answer for a partition without a leader.
             self._learn_leaders(lacking)
             raise BrokerUnavailableError("no leader for " + ", ".join(f"{name}[{part}]" for name, part in lacking[:5]))
         return found
 
     def _learn_leaders(self, places: Iterable[Place]) -> None:
-        """Make the client ask who leads partitions now: when an offset is refused, it goes on asking the old one."""
+        """Make the client refresh its leaders: after a refused offset it keeps asking the old one."""
         with suppress(KafkaException):
             for topic in {topic for topic, _ in places}:
                 self._client.list_topics(topic, timeout=1.0)

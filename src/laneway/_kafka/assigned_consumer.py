@@ -1,4 +1,4 @@
-"""AssignedConsumer: reads given offset ranges to their ends, whatever gaps they have."""
+"""AssignedConsumer: reads given offset ranges to their ends, with any gaps."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["AssignedConsumer", "OffsetRange"]
 
-_LEARN = 1.0  # seconds to ask for a topic; librdkafka would ask for it by itself after as long
+_LEARN = 1.0  # seconds to request a topic's metadata; librdkafka would request it by itself after as long
 
-_DOUBT = (
-    1.0  # seconds before a log that ends inside a range is looked at: a new leader may know of its end a little late
-)
+_DOUBT = 1.0  # seconds before a log that ends inside a range is checked: a new leader may learn its end a little late
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets *start* to *end* (not included) of one partition."""
+    """Offsets *start* to *end* (exclusive) of one partition."""
 
     topic: str
     partition: int
@@ -46,17 +44,17 @@ class OffsetRange:
 
 
 class AssignedConsumer:
-    """Reads ranges of one topic with one consumer, which is kept and re-assigned from task to task.
+    """Reads ranges of one topic with one consumer, which is reused from task to task.
 
-    A range ends when a record at or past its end is seen, or when the broker says that the log ends there. So ranges
-    whose last offsets hold no record (compacted, aborted, control records) end too. A log that ends before the range
-    does has lost records, or its topic was recreated: what is missing will never come.
+    A range ends at a record at or past its end, or when the broker reports the end of the log there. So ranges whose
+    last offsets have no record (compacted, aborted, control records) end too. If the log ends before the range does, it
+    has lost records or its topic was recreated, and the rest will never come.
 
-    Not thread-safe: one thread reads. Made after the fork.
+    Not thread-safe: one thread reads. Create it after a fork.
 
     Args:
         options: librdkafka options, as `ClusterSettings.consumer_options` gives them.
-        skip_lost: go on from the first record there is when the range's start is gone, instead of raising.
+        skip_lost: if the range's start is gone, continue from the first record of the log instead of raising.
     """
 
     def __init__(self, options: Mapping[str, Any], *, skip_lost: bool = False) -> None:
@@ -77,23 +75,23 @@ class AssignedConsumer:
         self._ends: dict[int, int] = {}
         self._next: dict[int, int] = {}
         self._short: dict[int, float] = {}
-        """Partitions whose logs seem to end inside their ranges, and when that is looked at."""
+        """Partitions whose logs seem to end inside their ranges, and when to check that."""
         self._left = 0
         self._spanned = self._read = 0
         self.is_exhausted = True
-        """Every range is read to its end."""
+        """Whether every range is read to its end."""
         self.lost = 0
-        """Offsets of the ranges that were gone before they could be read."""
+        """How many offsets of the ranges were deleted before they were read."""
         self.gone: list[tuple[int, int, int]] = []
-        """Which: partition, the first of them, and the one after the last."""
+        """Those offsets: partition, first, and end (exclusive)."""
 
     @property
     def gaps(self) -> int:
-        """Offsets that held no record, once every range is read."""
+        """How many offsets had no record, once every range is read."""
         return self._spanned - self._read - self.lost
 
     def open(self, ranges: Sequence[OffsetRange]) -> None:
-        """Begin to read these ranges, which are of one topic and of different partitions."""
+        """Start to read these ranges: one topic, each of another partition."""
         ranges = [part for part in ranges if part.length > 0]
         self.lost = self._read = 0
         self.gone = []
@@ -108,21 +106,21 @@ class AssignedConsumer:
             self._learn(self._topic)
 
     def _learn(self, topic: str) -> None:
-        """Ask for a topic's leaders. A client that is connected already looks for those it lacks once a second only.
+        """Request a topic's leaders. A connected client refreshes missing ones only once a second.
 
-        After the assignment, so that the answer starts the reading at once.
+        Called after the assignment, so that the answer starts reading at once.
         """
         self._known.add(topic)
-        with suppress(KafkaException):  # no broker answers: the client goes on asking
+        with suppress(KafkaException):  # no broker answers; the client keeps trying
             self._consumer.list_topics(topic, _LEARN)
 
     def close(self) -> None:
-        """Stop reading; the connection is kept for the next ranges."""
+        """Stop reading; keep the connection for the next ranges."""
         self._consumer.unassign()
         self.is_exhausted = True
 
     def end(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()
 
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
@@ -171,13 +169,13 @@ class AssignedConsumer:
             return []
         for partition in [partition for partition, due in self._short.items() if due <= time.monotonic()]:
             self._look_at_end(partition)
-        # consume() waits until it has as many as asked for, so never ask for more than can come.
+        # consume() waits until it has the requested number, so never request more than can come.
         wanted = max(1, min(most, self._left))
         messages: list[Any] = self._consumer.consume(wanted, timeout)
         return messages
 
     def _advance(self, partitions: list[int], offsets: list[int]) -> None:
-        """Take note of what was read, and finish the ranges that are at their ends."""
+        """Record the positions, and finish ranges that are at their ends."""
         self._read += len(offsets)
         for partition, offset in dict(zip(partitions, offsets, strict=True)).items():
             self._next[partition] = offset + 1
@@ -205,12 +203,12 @@ class AssignedConsumer:
                 self._lose(partition)
         elif is_auth_error(error) or error.fatal():
             raise EngineError(f"{self._topic}[{partition}]: {error.name()}: {error.str()}")
-        # Anything else (a broker went away, a leader moved) librdkafka mends by itself.
+        # librdkafka recovers from anything else, such as a lost broker or a moved leader.
 
     def _look_at_end(self, partition: int) -> None:
-        """Give up what is left of a range whose log ends before it does."""
+        """Give up the rest of a range whose log ends before it."""
         self._short[partition] = time.monotonic() + _DOUBT
-        with suppress(KafkaException):  # it is asked for again
+        with suppress(KafkaException):  # it is requested again
             low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), _LEARN)
             if high < self._ends[partition]:
                 self._give_up(partition, low, high, is_at_end=True)
@@ -228,14 +226,14 @@ class AssignedConsumer:
     def _give_up(self, partition: int, low: int, high: int, *, is_at_end: bool) -> None:
         position, end = self._next[partition], self._ends[partition]
         if is_at_end or high < position:
-            first, told = end, f"ends at {high}"  # the topic was recreated: nothing of the range will ever come
+            first, now = end, f"ends at {high}"  # the topic was recreated: the range will never come
         else:
-            first, told = min(low, end), f"begins at {low}"
+            first, now = min(low, end), f"begins at {low}"
         gone = max(0, first - position)
         if not self._skip_lost:
             raise DataLossError(
-                f"{self._topic}[{partition}]: offsets {position} to {first - 1} are gone (the log {told} now). They "
-                "were deleted before they were read. To go on without them set on_data_loss: continue"
+                f"{self._topic}[{partition}]: offsets {position} to {first - 1} are gone (the log now {now}). They "
+                "were deleted before they were read. To continue without them, set on_data_loss: continue"
             )
         self.lost += gone
         self.gone.append((partition, position, position + gone))
@@ -243,7 +241,7 @@ class AssignedConsumer:
         if self._next[partition] >= end:
             self._finish(partition)
         else:
-            # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
+            # Not seek(): librdkafka refuses it for a partition that stopped fetching after an offset error.
             place = TopicPartition(self._topic, partition, self._next[partition])
             self._consumer.incremental_unassign([place])
             self._consumer.incremental_assign([place])

@@ -1,4 +1,4 @@
-"""librdkafka's own log lines, kept for debugging."""
+"""The log level of librdkafka's own lines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 __all__ = ["quiet"]
 
-_CRITICAL = 2  # syslog level; above it librdkafka tells on stderr, again and again, of connections it mends by itself
+_CRITICAL = 2  # syslog level; above it librdkafka fills stderr with lines about connections that it restores by itself
 
 
 def quiet(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with a log level that shows next to nothing, unless the options or ``LANEWAY_DEBUG`` ask for more.
+    """Options that silence librdkafka's log, unless the options or ``LANEWAY_DEBUG`` ask for more.
 
-    What a user should know of a broker that is away is said in laneway's own words: state, health, errors.
+    Laneway itself reports brokers that are unavailable: in its state, health, log and errors.
     """
     return dict(options) if os.environ.get("LANEWAY_DEBUG") else {"log_level": _CRITICAL, **options}

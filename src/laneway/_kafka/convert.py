@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
     ]
 )
-"""What a columnar handler is given. The topic is a dictionary column: one text however many rows."""
+"""The schema of a columnar handler's tables. The topic is a dictionary column: one text for all rows."""
 
 
 def table_of(topic: str, messages: list[Any]) -> pa.Table:
@@ -58,12 +58,12 @@ def table_of(topic: str, messages: list[Any]) -> pa.Table:
 
 
 def table_of_records(topic: str, records: Sequence[Record[Any]]) -> pa.Table:
-    """As `table_of`, of records that are there already."""
+    """As `table_of`, from records."""
     return table_of(topic, [_AsMessage(record) for record in records])
 
 
 class _AsMessage:
-    """A record with the accessors of a client's message, which is what tables are made of."""
+    """A record with the accessors of a client's message, which `table_of` reads."""
 
     __slots__ = ("_record",)
 

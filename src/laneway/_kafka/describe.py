@@ -1,4 +1,4 @@
-"""What brokers know of a consumer group: its state, its members, and who reads what."""
+"""Describes a consumer group: its state, its members, and what they read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Group:
 
     @property
     def is_moving(self) -> bool:
-        """Whether its members are sharing the partitions out anew."""
+        """Whether it is rebalancing."""
         return "rebalancing" in self.state
 
 
@@ -53,7 +53,7 @@ def describe(client: AdminClient, name: str, timeout: float) -> Group:
     """Describe a group.
 
     Raises:
-        BrokerUnavailableError: nobody answered.
+        BrokerUnavailableError: no broker answered.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -65,7 +65,7 @@ def describe(client: AdminClient, name: str, timeout: float) -> Group:
                 return Group(name, "unknown")
             if code not in _COORDINATOR_MOVES or time.monotonic() > deadline:
                 raise as_admin_error(error) from error
-            time.sleep(0.1)  # a coordinator that loads is ready within a second
+            time.sleep(0.1)  # a loading coordinator is ready within a second
             continue
         members = [
             GroupMember(

@@ -1,4 +1,4 @@
-"""librdkafka's errors in laneway's words."""
+"""Turns librdkafka's errors into laneway's."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ _EXPELLED = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaE
 
 
 class BrokerUnavailableError(AdminError):
-    """No broker answers, or the one asked is not ready; waiting may help."""
+    """No broker answers, or it is not ready; waiting may help."""
 
 
 class FencedError(AdminError):
-    """The group goes on without us: our partitions are somebody else's, and a repetition does not help."""
+    """The group removed this member: its partitions belong to others, and retrying does not help."""
 
 
 def as_admin_error(error: KafkaException, trouble: str = "") -> AdminError:
-    """Why a request failed: refused for good, or worth another try.
+    """The error of a failed request: permanent, or worth a retry.
 
     Args:
         error: what it raised.
-        trouble: what the client has said of its connections meanwhile.
+        trouble: connection errors that the client reported meanwhile.
     """
     if is_auth_error(error):
         return AdminError(text_of(error))
@@ -64,10 +64,10 @@ def as_admin_error(error: KafkaException, trouble: str = "") -> AdminError:
 
 
 def as_refusal(what: str, error: KafkaException) -> AdminError:
-    """Why a topic could not be changed: the broker went away in the middle of it, or it says no.
+    """The error of a failed topic change: the broker was lost meanwhile, or refused.
 
     Args:
-        what: was to be done, such as "create topic orders".
+        what: the change, such as "create topic orders".
         error: what the request raised.
     """
     inner = error.args[0] if error.args else None
@@ -76,7 +76,7 @@ def as_refusal(what: str, error: KafkaException) -> AdminError:
 
 
 def as_produce_error(error: Any) -> ProduceError:
-    """Why a message was not delivered."""
+    """The error of a failed delivery."""
     kind = ProduceError
     if error.code() in _TOO_LARGE:
         return MessageTooLargeError(f"{error.name()}: {error.str()}; raise max.message.bytes of the topic")
@@ -86,7 +86,7 @@ def as_produce_error(error: Any) -> ProduceError:
 
 
 def is_auth_error(error: Any) -> bool:
-    """Whether the broker knows who we are or what we may do, and says no: waiting does not help."""
+    """Whether the broker refused the login or a permission; waiting does not help."""
     if isinstance(error, KafkaException):
         error = error.args[0]
     return isinstance(error, KafkaError) and error.code() in _AUTH

@@ -22,7 +22,7 @@ OffsetAndMetadata = tuple[int, str]
 
 
 def known_to(consumer: Consumer, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
-    """What a consumer's group has committed; partitions of which it has committed nothing are left out.
+    """Committed offsets of a consumer's group; partitions without a commit are left out.
 
     Raises:
         BrokerUnavailableError: the group's coordinator did not answer or is not ready.
@@ -33,7 +33,7 @@ def known_to(consumer: Consumer, places: Iterable[Place], timeout: float) -> dic
         raise as_admin_error(error) from error
     found: dict[Place, OffsetAndMetadata] = {}
     for answer in answers:
-        if answer.error is not None:  # not the same as nothing committed: that would be read from the start
+        if answer.error is not None:  # not the same as no commit: then it would be read from the start
             raise as_admin_error(KafkaException(answer.error))
         if answer.offset >= 0:
             found[answer.topic, answer.partition] = (answer.offset, answer.metadata or "")
@@ -41,9 +41,9 @@ def known_to(consumer: Consumer, places: Iterable[Place], timeout: float) -> dic
 
 
 class GroupOffsets:
-    """Reads and commits the offsets of one group. A job that never joins its group still shows up in lag tools.
+    """Reads and commits the offsets of one group without joining it, so that lag tools see the group.
 
-    Not thread-safe. Made after the fork.
+    Not thread-safe. Create it after a fork.
     """
 
     def __init__(self, options: Mapping[str, Any], group: str) -> None:
@@ -59,7 +59,7 @@ class GroupOffsets:
         return {partition: offset for (_, partition), (offset, _) in found.items()}
 
     def known(self, places: Iterable[Place], timeout: float = 10.0) -> dict[Place, OffsetAndMetadata]:
-        """What is committed of partitions of any topics, with its metadata.
+        """Committed offsets of partitions of any topics, with their metadata.
 
         Raises:
             BrokerUnavailableError: the group's coordinator did not answer or is not ready.
@@ -67,7 +67,7 @@ class GroupOffsets:
         return known_to(self._consumer, places, timeout)
 
     def commit_all(self, offsets: Mapping[Place, OffsetAndMetadata], *, wait: bool) -> None:
-        """Commit offsets of partitions of any topics in one request, so that all of them count or none.
+        """Commit offsets of partitions of any topics in one request, all or none.
 
         With *wait* it returns when the broker has them.
         """
@@ -80,5 +80,5 @@ class GroupOffsets:
             raise as_admin_error(error) from error
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()

@@ -1,4 +1,4 @@
-"""GroupConsumer: one member of a consumer group, which reads the partitions that the group gives it."""
+"""GroupConsumer: one member of a consumer group, which reads its assigned partitions."""
 
 from __future__ import annotations
 
@@ -27,63 +27,63 @@ __all__ = ["GroupConsumer", "OwnedPartition", "PartitionOwner"]
 
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - public, see _errors
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001
-_APART = 5.0  # seconds for each request of a commit on a connection of its own
-_NO_ANSWER = 60.0  # seconds after which a commit's answer is not waited for any more; the client gives up long before
+_APART = 5.0  # seconds per request of a commit on a separate connection
+_NO_ANSWER = 60.0  # seconds to wait for a commit's answer; the client gives up long before
 
 
 class OwnedPartition(Protocol):
-    """What the consumer must know of a partition that is ours."""
+    """What the consumer needs of an assigned partition."""
 
     inherited: FinishedMap | None
-    """Records that are passed over, because an earlier owner has finished them."""
+    """Records to skip, because an earlier owner has finished them."""
     reached: int
-    """Up to where it was read without a record to show for it: gaps, and what was finished before."""
+    """The read position, past gaps and past records that were already finished."""
 
     @property
     def paused(self) -> AbstractSet[object]:
-        """Why it is not read for now; it is read while this is empty."""
+        """Why it is paused; it is read while this is empty."""
         ...
 
 
 class PartitionOwner(Protocol):
-    """Who is told what the group decides; called inside `read` and `close`, on the same thread."""
+    """Receives the decisions of the group; called inside `read` and `close`, on the same thread."""
 
     @property
     def partitions(self) -> Mapping[Place, OwnedPartition]:
-        """Those that are ours."""
+        """The assigned partitions."""
         ...
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
-        """These partitions are ours from now on; gives where each is to be read from."""
+        """These partitions are assigned; returns the offset to read each from."""
         ...
 
     def revoked(self, places: list[Place]) -> None:
-        """These partitions are to be given back: when this returns, they are somebody else's."""
+        """These partitions are revoked; when this returns, another member may own them."""
         ...
 
     def lost(self, places: list[Place]) -> None:
-        """These partitions are somebody else's already."""
+        """These partitions are lost; another member may own them already."""
         ...
 
     def out_of_range(self, place: Place, offset: int) -> None:
-        """An offset was to be read that is not in the log."""
+        """The offset to read is not in the log."""
         ...
 
     def troubled(self, place: Place, error: str) -> None:
-        """A partition cannot be read for now."""
+        """A partition cannot be read at present."""
         ...
 
 
 class GroupConsumer:
-    """Reads with a consumer group, and commits for it.
+    """Reads and commits as a member of a consumer group.
 
-    Not thread-safe: one thread reads. Made after the fork.
+    Not thread-safe: one thread reads. Create it after a fork.
 
     Args:
         options: librdkafka options, as `ClusterSettings.consumer_options` gives them.
         group: the group's name.
-        owner: who is told of partitions that come and go.
-        client: options of any client of the cluster, for `commit_apart`; it is refused without them.
+        owner: is called when partitions are assigned, revoked or lost.
+        client: options of any client of the cluster, for `commit_apart`, which fails without them.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class GroupConsumer:
         self._consumer = Consumer(options)
         self._topics: dict[str, str] = {}
         self._gone: deque[tuple[Place, int]] = deque()
-        """Partitions whose offset is not in the log, and that offset; the owner is told at the next read."""
+        """Partitions whose offset is not in the log, with that offset; the owner is called at the next read."""
         self._under_way: Mapping[Place, OffsetAndMetadata] | None = None
         self._sent_at = 0.0
         self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]] = []
         self._paused: set[Place] = set()
-        """Partitions that the client does not read for now."""
+        """Partitions that are paused in the client."""
         self.passed = 0
-        """How many records were passed over, because an earlier owner had finished them."""
+        """How many records were skipped, because an earlier owner had finished them."""
         self.epoch = 0
-        """Counts how often partitions came or went; records carry it."""
+        """Counts assignments and revocations; each record carries it."""
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Join the group."""
@@ -126,14 +126,14 @@ class GroupConsumer:
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, as soon as there are some, waiting no longer than *timeout* seconds."""
         if self._gone:
-            # Not when it was heard of: records read before it, in the same go, had not been handed over then. One at a
-            # time: brokers are asked about each, and the group waits.
+            # Not when it was reported: records read before it in the same call had not been returned then. One at a
+            # time: each needs a request to brokers, and the group waits.
             self._owner.out_of_range(*self._gone.popleft())
-        # consume() waits until it has as many as asked for; poll() returns with the first.
+        # consume() waits until it has the requested number; poll() returns with the first.
         first = self._consumer.poll(timeout)
         if first is None:
             return []
-        # Its partition may be taken away while the others are read: it belongs to the time before.
+        # Its partition may be revoked while the others are read; this record keeps the earlier epoch.
         records = self._records([first])
         if most > 1:
             records += self._records(self._consumer.consume(most - 1, 0))
@@ -158,7 +158,7 @@ class GroupConsumer:
         return records
 
     def known(self, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
-        """What the group has committed.
+        """Committed offsets of the group.
 
         Raises:
             BrokerUnavailableError: the group's coordinator did not answer or is not ready.
@@ -169,8 +169,8 @@ class GroupConsumer:
         """Commit, and return when the broker has it.
 
         Raises:
-            BrokerUnavailableError: it did not happen, and may when tried again.
-            FencedError: the group goes on without us.
+            BrokerUnavailableError: the commit failed; a retry may succeed.
+            FencedError: the group has removed this member.
         """
         if not offsets:
             return
@@ -186,17 +186,17 @@ class GroupConsumer:
         """Commit without waiting for a rebalance that blocks the member's own connection.
 
         Raises:
-            AdminError: it is not known to have happened.
+            AdminError: it is unknown whether the commit happened.
         """
         if self._client is None:
             raise BrokerUnavailableError("there is no other connection")
         commit_apart(self._client, self._group, self.metadata(), offsets, _APART)
 
     def commit_soon(self, offsets: Mapping[Place, OffsetAndMetadata]) -> bool:
-        """Send a commit, whose answer comes with a later read; False, and nothing happens, while one is under way.
+        """Send a commit, whose answer comes with a later read; False, without effect, while one is in flight.
 
-        With two under way a connection that breaks could let the first be repeated behind the second, and the group's
-        offsets would go backwards.
+        With two in flight a broken connection could repeat the first after the second, and the group's offsets would go
+        backwards.
         """
         if self._under_way is not None:
             if time.monotonic() - self._sent_at < _NO_ANSWER:
@@ -210,23 +210,23 @@ class GroupConsumer:
         return True
 
     def answers(self) -> list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]]:
-        """What became of `commit_soon` since this was last asked: None, or why the broker has it not."""
+        """The results of `commit_soon` since the last call: None, or the error."""
         found, self._answers = self._answers, []
         return found
 
     @property
     def is_member(self) -> bool:
-        """Whether the client takes itself for a member. As another one it could commit to a group that is empty."""
+        """Whether the client is a member. A client that is not could commit to an empty group."""
         return bool(self._consumer.memberid())
 
     def metadata(self) -> Any:
-        """Who we are in the group, for a producer that commits our offsets in a transaction of its own."""
+        """This member's identity in the group, for a producer that commits its offsets in a transaction."""
         return self._consumer.consumer_group_metadata()
 
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
         found = {(part.topic, part.partition): part.offset for part in partitions}
         if self._under_way is None or found != {place: offset for place, (offset, _) in self._under_way.items()}:
-            return  # one that was given up, or that somebody waits for
+            return  # one that was given up, or that another thread waits for
         errors = [part.error for part in partitions if part.error is not None]
         error = error or (errors[0] if errors else None)
         self._answer(None if error is None else as_admin_error(KafkaException(error)))
@@ -252,17 +252,17 @@ class GroupConsumer:
             self._consumer.resume([TopicPartition(*place) for place in old])
 
     def seek(self, place: Place, offset: int) -> None:
-        """Go on at another offset, after the one before was out of range, or its topic was recreated."""
+        """Continue at another offset, after one was out of range or the topic was recreated."""
         self._gone = deque(gone for gone in self._gone if gone[0] != place)
         where = TopicPartition(*place, offset)
-        # Not seek(): librdkafka refuses it for a partition whose fetching an offset error has stopped.
+        # Not seek(): librdkafka refuses it for a partition that stopped fetching after an offset error.
         self._consumer.incremental_unassign([where])
         self._consumer.incremental_assign([where])
         if place in self._paused:
             self._consumer.pause([where])
 
     def close(self) -> None:
-        """Give everything back and leave the group."""
+        """Give up all partitions and leave the group."""
         self._consumer.close()
 
     def _is_finished(self, place: Place, offset: int) -> bool:
@@ -316,7 +316,7 @@ class GroupConsumer:
             raise EngineError(f"{place[0]}: {error.name()}: {error.str()}")
         elif code in _MISSING:
             self._owner.troubled(place, error.str())
-        # Anything else (a broker went away, a leader moved) librdkafka mends by itself.
+        # librdkafka recovers from anything else, such as a lost broker or a moved leader.
 
 
 def _places(offsets: Mapping[Place, OffsetAndMetadata]) -> list[TopicPartition]:

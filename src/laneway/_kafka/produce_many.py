@@ -1,4 +1,4 @@
-"""Filler: produces test records in bulk."""
+"""Produces test records in bulk."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["produce_many"]
 
-_STEPS = (
-    500  # a second, at most, in which a rate is kept: bursts would wait for each other, and that is no latency of ours
-)
+_STEPS = 500  # slices per second in which a rate is kept: bursts would queue up and distort the measured latency
 
 
 def produce_many(
@@ -30,9 +28,9 @@ def produce_many(
 
     Args:
         options: librdkafka options.
-        topic: where to.
-        records: what.
-        rate: records per second; as fast as it goes when None.
+        topic: the target.
+        records: key and value of each.
+        rate: records per second; None for no limit.
     """
     bulk = {"linger.ms": 5 if rate else 20, "partitioner": "murmur2_random", "queue.buffering.max.messages": 1_000_000}
     producer = Producer({**quiet(options), **bulk})

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaSender"]
 
-_ASK, _ANSWER = 1.0, 0.5  # seconds between two questions for a topic, and for the answer: the runner waits for it
-_ANY = -1  # any partition: the key decides
-_HURRY = 0.001  # seconds; the client's threads need a moment to see that they are asked
+_ASK, _ANSWER = (
+    1.0,
+    0.5,
+)  # seconds between metadata requests for a topic, and for the answer: the runner waits for it
+_ANY = -1  # the key decides the partition
+_HURRY = 0.001  # seconds; the client's threads need a moment to notice the request
 
 
 class KafkaSender:
-    """Sends messages with acks=all and idempotence; made after the fork, one per process.
+    """Sends messages with acks=all and idempotence. Create it after a fork, one per process.
 
     Args:
         options: librdkafka options, as `ClusterSettings.producer_options` gives them.
@@ -49,7 +52,7 @@ class KafkaSender:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> None:
-        """Hand over a message; when the local queue is full, wait for room."""
+        """Queue a message; waits while the local queue is full."""
         answered = partial(self._answered, topic, delivered)
         where = _ANY if partition is None else partition
         when = timestamp if timestamp is not None and timestamp > 0 else 0
@@ -61,23 +64,23 @@ class KafkaSender:
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as error:
-                # Refused at once (too large for the client, unknown partition): the answer comes the usual way.
+                # Refused at once (too large for the client, unknown partition): answered like any delivery.
                 if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001 - public, see _errors
                     self._look(topic)
                 delivered(as_produce_error(error.args[0]))
                 return
 
     def poll(self) -> None:
-        """Run the callbacks of messages whose fate is known."""
+        """Run the callbacks of finished deliveries."""
         self._producer.poll(0)
         self._tell_failed()
 
     def hurry(self) -> None:
-        """Let no message wait for others any longer, and run the callbacks of those whose fate is known."""
+        """Send queued messages without waiting for others, and run the callbacks of finished deliveries."""
         self.flush(_HURRY)
 
     def flush(self, timeout: float) -> int:
-        """Wait for everything under way; returns how many messages are still not delivered."""
+        """Wait for all messages in flight; returns how many are still undelivered."""
         left = int(self._producer.flush(timeout))
         self._tell_failed()
         return left
@@ -91,9 +94,9 @@ class KafkaSender:
             self._failed.append((topic, error, delivered))
 
     def _tell_failed(self) -> None:
-        """Tell of messages that failed; "timed out" alone helps nobody, so what is wrong with their topic is told too.
+        """Report failed messages, with the state of their topic, because "timed out" alone does not help.
 
-        Not in their callbacks: a client that is asked from inside one ends the process.
+        Not inside their callbacks: a request from a callback kills the process.
         """
         while self._failed:
             topic, error, delivered = self._failed.popleft()
@@ -102,7 +105,7 @@ class KafkaSender:
             delivered(ProduceError(f"{told} ({found})") if found else told)
 
     def _look(self, topic: str) -> str:
-        """What is wrong with a topic, in words. librdkafka, asked, also learns that it has grown, minutes sooner."""
+        """What is wrong with a topic. The request also makes librdkafka notice new partitions minutes earlier."""
         now = time.monotonic()
         asked, found = self._asked.get(topic, (-_ASK, ""))
         if now - asked < _ASK:

@@ -17,17 +17,17 @@ __all__ = ["ClusterSenders", "sender_of"]
 
 
 def sender_of(home: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> KafkaSender | ClusterSenders:
-    """A sender for the cluster that is read, and for others if messages may go there; see `ClusterSenders`."""
+    """A sender for the source cluster, and for others if messages may go there; see `ClusterSenders`."""
     return ClusterSenders(home, others) if others else KafkaSender(home)
 
 
 class ClusterSenders:
-    """Sends to a topic of the home cluster, or for ``name@cluster`` to one of another cluster.
+    """Sends to topics of the source cluster, and for ``name@cluster`` to topics of another cluster.
 
-    A producer for another cluster is made with the first message that goes there.
+    The producer for another cluster is created with the first message for it.
 
     Args:
-        home: options of the producer for the cluster that is read.
+        home: options of the producer for the source cluster.
         others: name of each other cluster to the options of its producer.
     """
 
@@ -48,7 +48,7 @@ class ClusterSenders:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> None:
-        """Hand over a message; when the local queue is full, wait for room."""
+        """Queue a message; waits while the local queue is full."""
         name, _, cluster = topic.partition("@")
         sender = self._sender_to(cluster) if cluster else self._home
         sender.send(
@@ -62,17 +62,17 @@ class ClusterSenders:
         )
 
     def poll(self) -> None:
-        """Run the callbacks of messages whose fate is known."""
+        """Run the callbacks of finished deliveries."""
         for sender in self._all:
             sender.poll()
 
     def hurry(self) -> None:
-        """Let no message wait for others any longer, and run the callbacks of those whose fate is known."""
+        """Send queued messages without waiting for others, and run the callbacks of finished deliveries."""
         for sender in self._all:
             sender.hurry()
 
     def flush(self, timeout: float) -> int:
-        """Wait for everything under way, *timeout* in all; returns how many messages are still not delivered."""
+        """Wait for all messages in flight, at most *timeout*; returns how many are still undelivered."""
         end = time.monotonic() + timeout
         return sum(sender.flush(max(0.0, end - time.monotonic())) for sender in self._all)
 
@@ -85,5 +85,5 @@ class ClusterSenders:
         if sender is None:
             with self._lock:  # handlers of one process share this, each on a thread of its own
                 sender = self._others.get(cluster) or KafkaSender(self._options[cluster])
-                self._others = {**self._others, cluster: sender}  # others iterate over the old one
+                self._others = {**self._others, cluster: sender}  # other threads may iterate over the old one
         return sender

@@ -1,4 +1,4 @@
-"""Commit offsets in a transaction of their own, on a connection that no rebalance blocks."""
+"""Commits offsets in a separate transaction, on a connection that no rebalance blocks."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["commit_apart"]
 
-_EXPIRES = 10_000  # milliseconds after which brokers abort a transaction that was left open
+_EXPIRES = 10_000  # milliseconds after which brokers abort an open transaction
 
 
 def commit_apart(
     options: Mapping[str, Any], group: str, member: Any, offsets: Mapping[Place, OffsetAndMetadata], timeout: float
 ) -> None:
-    """Commit offsets of a member of a group without using its connection.
+    """Commit offsets of a group member without using its connection.
 
-    Brokers answer the requests of one connection in order, and they answer a request to join a group when the rebalance
-    is over. A member that was killed delays that until its session ends, and with it every commit behind the request.
-    Only a transactional producer may commit for a member on another connection; the broker checks the member's
-    generation, as it does with any commit.
+    Brokers answer the requests of one connection in order, and answer a join request when the rebalance is over. A
+    killed member delays that until its session times out, and so delays every later commit on the connection. Only a
+    transactional producer may commit for a member on another connection; the broker checks the member's generation as
+    with any commit.
 
     Args:
         options: librdkafka options that every client of the cluster needs.
@@ -38,14 +38,14 @@ def commit_apart(
         timeout: seconds for each of the three requests.
 
     Raises:
-        BrokerUnavailableError: it is not known to have happened.
+        BrokerUnavailableError: it is unknown whether the commit happened.
         FencedError: the member is no longer in the group.
-        AdminError: the client may not write transactions.
+        AdminError: the client has no permission for transactions.
     """
     name = f"{group}.stop.{uuid.uuid4().hex}"
     producer = Producer({**quiet(options), "transactional.id": name, "transaction.timeout.ms": _EXPIRES})
     try:
-        producer.list_topics(timeout=timeout)  # a client that is connected initialises ten times faster
+        producer.list_topics(timeout=timeout)  # a connected client initialises ten times faster
         producer.init_transactions(timeout)
         producer.begin_transaction()
         places = [TopicPartition(*place, offset, text) for place, (offset, text) in offsets.items()]

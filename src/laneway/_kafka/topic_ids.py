@@ -1,4 +1,4 @@
-"""TopicIds: a question to the brokers for the ids of topics."""
+"""TopicIds: a request for the ids of topics."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["TopicIds"]
 
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - public, see _errors
-_NONE = "A" * 22  # zero, as brokers without ids tell it
+_NONE = "A" * 22  # zero, which brokers without topic ids answer
 _LEAKS = _version.startswith("2.16.")  # confluent-kafka keeps a reference to each id that it makes, see `_id_of`
 
 
 class TopicIds:
-    """Asks at once and has the answer later, so that a thread which reads need not wait.
+    """Sends a request and has the answer later, so that the reading thread need not wait.
 
     Args:
-        client: asks; it must live until the answer is there.
-        topics: which.
-        timeout: seconds after which there is no answer.
+        client: sends the request; it must live until the answer arrives.
+        topics: their names.
+        timeout: seconds to wait for the answer.
     """
 
     def __init__(self, client: AdminClient, topics: Iterable[str], timeout: float) -> None:
@@ -65,7 +65,7 @@ class TopicIds:
 
 def _id_of(description: Any) -> str:
     told = str(description.topic_id or "").replace("+", "-").replace("/", "_")
-    # A hundred bytes for each question are megabytes a day. The list beside it has no reference too many.
+    # A hundred bytes per request are megabytes per day. The list beside it has no extra reference.
     if _LEAKS and sys.getrefcount(description.topic_id) == sys.getrefcount(description.partitions) + 1:
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(description.topic_id))
     return told

@@ -1,4 +1,4 @@
-"""What is wrong with a topic, as its metadata tells."""
+"""What is wrong with a topic, according to its metadata."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MISSING = "there is no such topic"
 
 
 def trouble_of(state: Any) -> str:
-    """In words; empty when nothing is seen.
+    """A sentence; empty when nothing is wrong.
 
     Args:
-        state: the topic's metadata; None when there is none.
+        state: the topic's metadata, or None.
     """
     if state is None or (state.error is None and not state.partitions):
         return MISSING

@@ -1,4 +1,4 @@
-"""Parked records: what waits on an app's error topics, and how it is looked at, replayed and dropped."""
+"""Parked records: read an app's error topics, replay records, drop records."""
 
 from laneway.admin._action import Action, Drop, Replay
 from laneway.admin._error_log import ErrorLog, OpenRange

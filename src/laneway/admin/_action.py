@@ -1,4 +1,4 @@
-"""Replay and Drop: the two things that can be done with a parked record."""
+"""Replay and Drop: the two actions on a parked record."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ __all__ = ["Action", "Drop", "Replay"]
 
 
 class Action(Protocol):
-    """What is done with the records that a filter means."""
+    """What to do with the records that match a filter."""
 
     def choose(self, parked: ParkedRecord) -> bool | str:
-        """Whether it is done with this record; a text tells why it cannot be, although the record is meant.
+        """Whether to act on this record; a text says why it is impossible although the record matches.
 
-        The same answer whenever it is asked: the plan and its carrying out must choose the same records.
+        Must give the same answer each time: planning and execution must choose the same records.
         """
         ...
 
     def perform(self, parked: ParkedRecord, sender: Sender, delivered: Callable[[Exception | None], None]) -> None:
-        """Do it; *delivered* is told when it is safe, or why it is not."""
+        """Do it; *delivered* gets None when the result is durable, or the error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Sends records back to the topic they came from, as they were.
+    """Sends records back to the topic they came from, unchanged.
 
     Args:
         topic: the error topic.
         filter: which records.
         partitions: how many partitions each topic of the cluster has.
-        to: another topic for all of them, chosen by a person.
+        to: another topic for all of them, chosen by the user.
     """
 
     topic: ErrorTopic
@@ -49,14 +49,14 @@ class Replay:
     to: str | None = None
 
     def choose(self, parked: ParkedRecord) -> bool | str:
-        """Meant by the filter, and it can be told where it goes."""
+        """Whether the filter matches and the target is known."""
         if not self.filter.matches(parked):
             return False
         target = self.target_of(parked)
         return target if isinstance(target, str) else True
 
     def target_of(self, parked: ParkedRecord) -> Target | str:
-        """Where a record goes, or why that cannot be told."""
+        """Where a record goes, or why that is unknown."""
         if self.to is not None and not parked.is_reference:
             return Target(self.to)
         return self.topic.target_of(parked, self.partitions)
@@ -79,15 +79,15 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Is done with records without sending them anywhere."""
+    """Marks records as done without sending them anywhere."""
 
     filter: Filter
 
     def choose(self, parked: ParkedRecord) -> bool | str:
-        """Meant by the filter."""
+        """Whether the filter matches."""
         return self.filter.matches(parked)
 
     def perform(self, parked: ParkedRecord, sender: Sender, delivered: Callable[[Exception | None], None]) -> None:
-        """Nothing is sent."""
+        """Send nothing."""
         del parked, sender
         delivered(None)

@@ -1,4 +1,4 @@
-"""ErrorLog: an error topic on its brokers: how far it has been dealt with, and its records."""
+"""ErrorLog: an error topic on its brokers: its records, and which of them are open."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["ErrorLog", "OpenRange"]
 
 T = TypeVar("T")
 
-_CHUNK = 50  # records fetched at once: with the largest that brokers accept by default they are 50 MiB
-_WAIT = 0.2  # seconds of one fetch, so that a stop is noticed soon
-_PATIENCE = 5.0  # seconds for the first answer; a person waits for it
-_SILENCE = 30.0  # seconds without a record before brokers count as gone: longer than a restart of one
-_COORDINATOR = 10.0  # seconds for the group's coordinator to load, which the first question makes it do
+_CHUNK = 50  # records fetched at once: 50 MiB of the largest that brokers accept by default
+_WAIT = 0.2  # seconds of one fetch; a stop is checked in between
+_PATIENCE = 5.0  # seconds for the first answer; a user is waiting
+_SILENCE = 30.0  # seconds without a record before brokers count as unavailable: longer than a restart of one
+_COORDINATOR = 10.0  # seconds for the group's coordinator to load, which the first request triggers
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class OpenRange:
     open: int
     end: int
     committed: int | None
-    """The group's offset; None when nothing was ever dealt with."""
+    """The group's offset; None when nothing was ever done."""
 
     @classmethod
     def of(cls, start: int, end: int, committed: int | None) -> OpenRange:
-        """Judge a committed offset by the log.
+        """Compare a committed offset with the log.
 
-        One that lies past the end belongs to an earlier topic of this name, so everything is open.
+        An offset past the end belongs to an earlier topic of this name, so everything is open.
         """
         is_known = committed is not None and committed <= end
         return cls(start, max(start, committed) if is_known and committed is not None else start, end, committed)
@@ -74,26 +74,26 @@ class ErrorLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._offsets.close()
 
     def partitions(self) -> dict[str, int]:
-        """How many partitions each topic of the cluster has. All are asked for: asking for one may create it."""
+        """How many partitions each topic of the cluster has. Requests all topics: requesting one may create it."""
         return self._asked(lambda: self._admin.topics(_PATIENCE))
 
     def extents(self) -> dict[int, OpenRange]:
-        """What each partition holds at this moment; empty when there is no such topic yet."""
+        """What each partition holds now; empty when the topic does not exist yet."""
         numbers = list(range(self.partitions().get(self.topic.name, 0)))
         if not numbers:
             return {}
-        # The group's offsets first: what is committed meanwhile then lies before the ends.
+        # The group's offsets first, so that an offset committed in between lies before the ends.
         committed = self.committed(numbers)
         starts = self._asked(lambda: self._admin.starts(self.topic.name, numbers))
         ends = self._asked(lambda: self._admin.ends(self.topic.name, numbers))
         return {number: OpenRange.of(starts[number], ends[number], committed.get(number)) for number in numbers}
 
     def retention(self, topic: str) -> timedelta | None:
-        """How long a topic of the cluster keeps records; None for ever, or when we may not know."""
+        """How long a topic of the cluster keeps records; None for forever, or without permission to read it."""
         try:
             return self._admin.retention(topic, _PATIENCE)
         except AdminError:
@@ -111,9 +111,9 @@ class ErrorLog:
             time.sleep(_WAIT)
 
     def commit(self, partition: int, offset: int) -> None:
-        """Everything before *offset* has been dealt with; returns when the brokers know it."""
+        """Mark everything before *offset* as done; returns when the brokers have the commit."""
         try:
-            # With its marker: an offset alone looks like a reset.
+            # With its marker: an offset without one looks like a reset.
             place = (self.topic.name, partition)
             at, text = self._offsets.known([place]).get(place, (None, ""))
             self._offsets.commit_all({place: (offset, text if at == offset else moved_on(text))}, wait=True)
@@ -123,22 +123,22 @@ class ErrorLog:
             raise
 
     def require_idle(self) -> None:
-        """Refuse to go on while consumers of the group run: they would commit over what is done here.
+        """Refuse while consumers of the group run: they would overwrite the commits made here.
 
         Raises:
-            AdminError: there are some.
+            AdminError: the group has members.
         """
         if self._asked(lambda: self._admin.members(self.topic.group)):
             raise AdminError(self._busy())
 
     def read(self, partition: int, start: int, end: int) -> Generator[ParkedRecord, None, None]:
-        """The records from *start* to *end* (not included), a few at a time, in their order.
+        """The records from *start* to *end* (exclusive), a few at a time, in order.
 
         Raises:
-            BrokerUnavailableError: no broker answers any more.
+            BrokerUnavailableError: no broker answers.
         """
         if self._reader is None:
-            # Gone by retention while it is read is gone: there is nothing that could be done about it.
+            # Records that retention deletes while they are read cannot be recovered.
             self._reader = AssignedConsumer(self.topic.cluster.consumer_options(), skip_lost=True)
         reader = self._reader
         reader.open([OffsetRange(self.topic.name, partition, start, end)])
@@ -159,7 +159,7 @@ class ErrorLog:
             reader.close()
 
     def find(self, place: Position, extents: dict[int, OpenRange]) -> ParkedRecord | None:
-        """The record at a place, or None when there is none."""
+        """The record at a position, or None."""
         extent = extents.get(place.partition)
         if extent is None or not extent.start <= place.offset < extent.end:
             return None
@@ -177,6 +177,6 @@ class ErrorLog:
 
     def _busy(self) -> str:
         return (
-            f"consumers of group {self.topic.group} are at work on {self.topic.name}; stop them, or wait until they "
-            "are done, and try again"
+            f"consumers of group {self.topic.group} are running on {self.topic.name}; stop them, or wait until they "
+            "have finished, and retry"
         )

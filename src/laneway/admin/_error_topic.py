@@ -36,26 +36,25 @@ class ErrorTopic:
     name: str
     cluster: ClusterSettings
     sources: tuple[str, ...]
-    """The topics whose failed records are parked here; nearly always one."""
+    """The topics whose failed records are parked here; usually one."""
     styles: frozenset[Style] = frozenset()
-    """Other systems whose header names the copies carry."""
+    """Other systems whose header names the copies have."""
 
     @property
     def group(self) -> str:
-        """The consumer group whose offsets tell how far the topic has been dealt with."""
+        """The consumer group whose offsets separate done records from open ones."""
         return f"{self.app}.errors"
 
     @property
     def brokers(self) -> str:
-        """Where it is, for messages."""
+        """Bootstrap servers, for messages."""
         return ",".join(self.cluster.brokers)
 
     def target_of(self, parked: ParkedRecord, partitions: Mapping[str, int]) -> Target | str:
-        """Where a record came from and is to be replayed to, or why that cannot be told.
+        """Where a record came from, which is where it is replayed to, or why that is unknown.
 
-        Always one of the app's own topics: a header only chooses among them, and when there is just one, not even that.
-        The original partition is kept, because another producer of the topic may place keys in another way, and one key
-        in two partitions runs twice at once.
+        Always one of the app's own topics: a header only chooses among several. The partition stays the same, because
+        another producer may partition keys differently, and a key in two partitions would run twice at the same time.
 
         Args:
             parked: the record.
@@ -71,25 +70,25 @@ class ErrorTopic:
             return Target(topic, partition if is_there else None)
         if len(self.sources) == 1:
             return Target(self.sources[0])
-        return "the headers do not tell which of the app's topics it is from"
+        return "its headers do not name one of the app's topics"
 
     def replayed_headers(self, parked: ParkedRecord) -> Headers:
-        """The record's own headers in their order, and how many times it has been parked."""
+        """The record's own headers in order, and how many times it was parked."""
         own = [
             (name, value)
             for name, value in parked.headers
             if not name.startswith(PREFIX) and not any(is_of_style(name, style) for style in self.styles)
         ]
-        # The only one of ours that goes along: without it a record could fail and be replayed for ever unnoticed.
+        # The only control header that is kept: without it a record could fail and be replayed forever unnoticed.
         return [*own, (ERRORS_HEADER, str(parked.errors or 1).encode())]
 
 
 def error_topics_of(app: App, cluster_of: Callable[[HandlerSpec], ClusterSettings]) -> list[ErrorTopic]:
-    """The error topics of an app that is configured, in the order of its handlers.
+    """The error topics of a configured app, in the order of its handlers.
 
     Args:
-        app: with what the configuration says about it.
-        cluster_of: the cluster that a handler reads from, where it parks too.
+        app: with its settings applied.
+        cluster_of: the cluster that a handler reads from; its error topic is there too.
     """
     topics: list[ErrorTopic] = []
     for route in app.routes:

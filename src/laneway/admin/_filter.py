@@ -1,4 +1,4 @@
-"""Filter: which parked records are meant. Pure."""
+"""Filter: selects parked records. Pure."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _HEX = "hex:"
 
 
 class FilterError(LanewayError):
-    """A filter is written wrongly; the message says how to write it."""
+    """A filter is invalid; the message says how to write it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A record is meant when everything that is given holds for it; what its headers leave unknown never matches.
+    """Matches a record when all given conditions hold; unknown header values never match.
 
     Args:
         error_type: the error's type, exactly or with ``*`` and ``?``.
-        message: a part of the error's message, in any case.
+        message: part of the error's message, in any case.
         since: parked at this time or later.
         until: parked before this time.
         key: the record's key.
         handler: the handler that failed.
         origin: the topic it came from.
-        places: these records and no others; all when empty.
+        places: only these records; all when empty.
 
     Example:
         >>> Filter.parse(error_type="json.*", since="2h", now=datetime(2026, 1, 1, 12, tzinfo=UTC)).since.hour
@@ -67,14 +67,14 @@ class Filter:
         origin: str | None = None,
         places: Sequence[str] = (),
     ) -> Filter:
-        """Read a filter as a person writes it.
+        """Parse a filter as a user writes it.
 
         Args:
-            now: what durations are counted back from.
+            now: durations count back from here.
             error_type: as it is.
             message: as it is.
-            since: an ISO time (UTC unless it says otherwise), or a duration such as ``2h``, which means so long ago.
-            until: likewise.
+            since: an ISO time (UTC by default), or a duration such as ``2h``, counted back from now.
+            until: as *since*.
             key: text, or ``hex:`` and hexadecimal digits.
             handler: as it is.
             origin: as it is.
@@ -95,7 +95,7 @@ class Filter:
         return cls(error_type, message, first, last, _key(key), handler, origin, chosen)
 
     def matches(self, parked: ParkedRecord) -> bool:
-        """Whether the record is meant."""
+        """Whether the record matches."""
         return (
             (not self.places or parked.place in self.places)
             and (self.key is None or parked.key == self.key)
@@ -130,15 +130,15 @@ def _time(option: str, text: str | None, now: datetime) -> datetime | None:
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         raise FilterError(
-            f"{option} {text!r} is no time; write how long ago (90s, 2h, 1d) or a time (2026-01-31, 2026-01-31T08:00Z)"
+            f"{option} {text!r} is not a time; write an age (90s, 2h, 1d) or a time (2026-01-31, 2026-01-31T08:00Z)"
         ) from None
 
 
 def _key(text: str | None) -> bytes | None:
     if text is None or not text.startswith(_HEX):
-        # A text from the command line may hold bytes that are not UTF-8; they come back as they were typed.
+        # Command line text may have bytes that are not UTF-8; this restores them.
         return None if text is None else text.encode("utf-8", "surrogateescape")
     try:
         return bytes.fromhex(text.removeprefix(_HEX))
     except ValueError:
-        raise FilterError(f"--key {text!r}: after {_HEX} come pairs of hexadecimal digits, as in hex:00ff") from None
+        raise FilterError(f"--key {text!r}: write pairs of hexadecimal digits after {_HEX}, as in hex:00ff") from None

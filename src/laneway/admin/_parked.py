@@ -1,7 +1,7 @@
-"""Parked: one record of an error topic, with what its headers say about it, as far as that can be believed.
+"""ParkedRecord: one record of an error topic, with its headers as far as they are valid.
 
-Whoever may write to the error topic may have written the headers. So each is checked on its own: one that is missing,
-repeated, not of its kind or beyond its bounds is None, which is shown as unknown, and no decision rests on it.
+Anyone who can write to the error topic can write these headers, so each is validated on its own. A header that is
+missing, repeated, malformed or out of bounds is None, is shown as unknown, and decides nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["ParkedRecord", "Position"]
 PREFIX = "laneway-"
 ERRORS_HEADER = "laneway-errors"
 MOST_ERRORS = 1_000_000
-"""How many times a record may have been parked; a larger number counts as this one."""
+"""Limit for the number of times a record was parked; a larger number counts as this."""
 
 _LAST_OFFSET, _LAST_PARTITION, _MOST_ATTEMPTS = 2**63 - 1, 2**31 - 1, 10**9
-_LAST_TIME = 253_402_300_799_999  # milliseconds; the end of the year 9999, where datetime ends too
+_LAST_TIME = 253_402_300_799_999  # milliseconds; the end of the year 9999, datetime's limit
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NAME, _TYPE, _MESSAGE, _TRACE = 255, 500, 2_000, 16_000  # characters; twice and more what laneway writes
+_NAME, _TYPE, _MESSAGE, _TRACE = 255, 500, 2_000, 16_000  # characters; more than twice what laneway writes
 _TRACES = ("kafka_dlt-exception-stacktrace", "__connect.errors.exception.stacktrace")
-"""Where the trace is when a handler's copies carry the header names of another system."""
+"""The header of the trace when copies have the header names of another system."""
 
 _Found = dict[str, list[bytes | None]]
 
@@ -42,7 +42,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Read ``3:1042``.
+        """Parse ``3:1042``.
 
         Raises:
             ValueError: with a text that shows the form.
@@ -50,17 +50,17 @@ class Position(NamedTuple):
         partition, colon, offset = text.strip().partition(":")
         digits = partition + offset
         if not (colon and partition and offset and digits.isascii() and digits.isdigit() and len(digits) <= 29):
-            raise ValueError(f"{text!r} is not a place; write partition:offset, for example 0:17")
+            raise ValueError(f"{text!r} is not a position; write partition:offset, for example 0:17")
         return cls(int(partition), int(offset))
 
     def __str__(self) -> str:
-        """As `parse` reads it."""
+        """The form that `parse` reads."""
         return f"{self.partition}:{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedRecord:
-    """One parked record. What its headers tell is None when it cannot be believed.
+    """One parked record. A value from an invalid header is None.
 
     Example:
         >>> from laneway import Topic
@@ -73,11 +73,11 @@ class ParkedRecord:
     """The error topic."""
     place: Position
     timestamp: int
-    """The record's own, in milliseconds, which its copy keeps."""
+    """The record's own timestamp in milliseconds, which its copy keeps."""
     key: bytes | None
     value: bytes | None
     headers: Headers
-    """All of them, as they are on the error topic."""
+    """All headers, as they are on the error topic."""
     origin_topic: str | None
     origin_partition: int | None
     origin_offset: int | None
@@ -85,17 +85,17 @@ class ParkedRecord:
     handler: str | None
     attempts: int | None
     errors: int | None
-    """How many times the record has been parked; 1 when nothing is said about it."""
+    """How many times the record was parked; 1 without a header."""
     error_type: str | None
     error_message: str | None
     error_trace: str | None
     parked_at: datetime | None
     reduced: Literal["", "trace", "value"] | None
-    """What the copy leaves out because it would have been too large."""
+    """What the copy lacks because it would have been too large."""
 
     @classmethod
     def of(cls, record: Record[Any]) -> ParkedRecord:
-        """Read what a record of an error topic says about itself."""
+        """Read the headers of a record of an error topic."""
         found: _Found = {}
         for name, value in record.headers:
             if name.startswith(PREFIX) or name in _TRACES:
@@ -124,12 +124,12 @@ class ParkedRecord:
 
     @property
     def is_reference(self) -> bool:
-        """Whether the copy only says where the record is, because the record was too large to be copied."""
+        """Whether the copy only refers to the record, which was too large to copy."""
         return self.reduced == "value"
 
     @property
     def size(self) -> int:
-        """Bytes it takes, roughly."""
+        """Approximate size in bytes."""
         own = len(self.key or b"") + len(self.value or b"")
         return own + sum(len(name) + len(value or b"") for name, value in self.headers)
 
@@ -137,7 +137,7 @@ class ParkedRecord:
 def _number(found: _Found, name: str, most: int) -> int | None:
     """A whole number from 0 to *most*."""
     value = _single(found, name)
-    # Bounded before it is read: turning a million digits into a number takes minutes.
+    # Bounded before parsing: a million digits take minutes.
     if value is None or len(value) > 20 or not value.isdigit():
         return None
     number = int(value)
@@ -151,14 +151,14 @@ def _errors(found: _Found) -> int | None:
     if value is None or not value.isdigit():
         return None
     digits = value.lstrip(b"0")
-    # A number beyond all bounds still means "very often", and whoever counts must not begin anew because of it.
+    # A number out of bounds still means "very often", so counting must not restart at 1.
     return (min(int(digits), MOST_ERRORS) if len(digits) <= 7 else MOST_ERRORS) if digits else None
 
 
 def _reduced(found: _Found) -> Literal["", "trace", "value"] | None:
     values = found.get("laneway-reduced", [])
     if b"value" in values:
-        return "value"  # also when it is repeated: what may lack its value is not taken for whole
+        return "value"  # also when the header is repeated: the copy may lack its value
     if not values:
         return ""
     return "trace" if values == [b"trace"] else None
@@ -173,7 +173,7 @@ def _topic(found: _Found) -> str | None:
 
 
 def _name(found: _Found, name: str) -> str | None:
-    """A short text that names something: one that had to be changed or cut would name something else."""
+    """A short name; one that would have to be changed or cut is None, because it would name something else."""
     value = _single(found, name)
     if not value or len(value) > _NAME:
         return None
@@ -185,7 +185,7 @@ def _name(found: _Found, name: str) -> str | None:
 
 
 def _text(found: _Found, name: str, most: int) -> str | None:
-    """A text for people, cut to *most* characters."""
+    """A text for display, cut to *most* characters."""
     value = _single(found, name)
     return None if value is None else value[: 4 * most].decode("utf-8", "replace")[:most]
 

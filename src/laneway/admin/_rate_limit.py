@@ -1,4 +1,4 @@
-"""RateLimit: no more than so many records a second, evenly."""
+"""RateLimit: at most so many records per second, evenly spread."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["RateLimit"]
 
-_NAP = 0.1  # seconds of one sleep, so that a stop is noticed soon
+_NAP = 0.1  # seconds of one sleep; a stop is checked in between
 
 
 class RateLimit:
-    """Makes its caller wait for its turn. A time without turns gives no right to a burst later.
+    """Makes the caller wait for its turn. Unused time does not allow a burst later.
 
     Args:
-        rate: turns a second; None for as fast as it goes.
+        rate: turns per second; None for no limit.
         clock: the time.
         sleep: what waits.
     """
@@ -35,7 +35,7 @@ class RateLimit:
         self._next = self._clock.monotonic()
 
     def await_turn(self, is_stopping: Callable[[], bool]) -> bool:
-        """Wait for the next turn; False when told to stop first."""
+        """Wait for the next turn; False when a stop comes first."""
         while (left := self._next - self._clock.monotonic()) > 0:
             if is_stopping():
                 return False

@@ -1,23 +1,23 @@
-"""Redrive: replays or drops the records of a plan, and loses none of the others.
+"""Redrive: replays or drops the records of a plan without losing any other.
 
-Kafka keeps one committed offset for each partition: everything before it is done, everything from it on is open. There
-is no way to say that only a record in the middle is done. So to be done with some open records of a partition:
+Kafka keeps one committed offset per partition: records before it are done, records from it on are open. A single
+record in the middle cannot be marked as done. So to finish some open records of a partition:
 
-1. The open records are gone through in their order, up to the last chosen one. A chosen record is sent to where it came
-   from (a replay), or nothing is sent (a drop). One that is not chosen is appended again to the end of the same
-   partition of the same error topic: the same key, value, headers and timestamp.
-2. When all in-sync replicas have acknowledged all of that, and not before, the group's offset is committed past it.
-   What was appended again lies behind that offset, and so is still open, now once.
+1. The open records are read in order, up to the last chosen one. A chosen record is sent to where it came from (a
+   replay), or nothing is sent (a drop). A record that is not chosen is appended again to the same partition of the
+   error topic, with the same key, value, headers and timestamp.
+2. Only when all in-sync replicas have acknowledged all of that, the group's offset is committed past it. The appended
+   copies lie behind that offset, so these records stay open, once.
 
-This is done for a window of records at a time (`_WINDOW`), each with its commit. At any moment every record that is not
-done is therefore at or past the committed offset. An end in between, even by SIGKILL, may leave the records of one
-window in both places: they are replayed or shown twice then, and never lost.
+This happens for one window of records at a time (`_WINDOW`), each with its commit. So every open record is always at
+or past the committed offset. If the process ends in between, even by SIGKILL, the records of one window may exist
+twice: they are replayed or listed twice, never lost.
 
-A record that its topic refuses (it is too large there, say) is appended again like one that was not chosen.
+A record that its topic refuses, for example because it is too large, is appended again like one that was not chosen.
 
-Somebody else who commits offsets of the group meanwhile would undo the reasoning, so the offset is compared before
-every commit, and when it has moved nothing more is done. Kafka cannot compare and commit in one step: two commands
-started in the same instant may both replay the records of a window, but still lose none.
+All of this needs that no other process commits offsets of the group. So the offset is compared before every commit,
+and if it has moved, the redrive ends. Kafka cannot compare and commit in one step: two commands that start at the same
+moment may both replay the records of a window, but they lose none.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Redrive", "Result"]
 
-_WINDOW = 500  # records between two commits, and so what an end in between may repeat
-_WINDOW_SIZE = 16 << 20  # bytes; they are kept until they are acknowledged
-_WINDOW_TIME = 2.0  # seconds; a slow replay is to be repeated no further back than that
+_WINDOW = 500  # records between two commits, which is what an interruption may repeat
+_WINDOW_SIZE = 16 << 20  # bytes; records are kept until they are acknowledged
+_WINDOW_TIME = 2.0  # seconds; limits what a slow replay may repeat
 
 
 class _Flushing(Sender, Protocol):
-    """A sender that can be waited for."""
+    """A sender that can be flushed."""
 
     def flush(self, timeout: float) -> int: ...
 
@@ -59,21 +59,21 @@ class Result:
     """What was done."""
 
     done: int = 0
-    """Chosen records that are dealt with, and committed as such."""
+    """Chosen records that are done and committed."""
     kept: int = 0
-    """Records that were not chosen, were appended again, and so stay open."""
+    """Records that were not chosen and were appended again; they stay open."""
     repeatable: int = 0
-    """Chosen records that were dealt with but not committed as such: they are still open."""
+    """Chosen records that were replayed or dropped but not committed; they are still open."""
     refused: dict[str, LeftOut] = field(default_factory=dict)
-    """Chosen records that their topic did not take, by reason; they stay open."""
+    """Chosen records that their topic refused, by reason; they stay open."""
     trouble: str | None = None
-    """Why it ended before its end."""
+    """Why it ended early."""
     was_stopped: bool = False
-    """Whether it ended early because it was asked to."""
+    """Whether a stop ended it early."""
 
 
 class _Entry:
-    """One record of a window until its fate is known."""
+    """One record of a window until its delivery is known."""
 
     __slots__ = ("error", "is_answered", "is_chosen", "parked")
 
@@ -91,27 +91,27 @@ class _Entry:
 
     @property
     def is_safe(self) -> bool:
-        """Nothing would be lost if the group's offset lay past it."""
+        """Whether the group's offset may pass it without loss."""
         return self.is_answered and self.error is None
 
 
 class Redrive:
-    """Carries out a plan on one error topic. One thread uses it.
+    """Executes a plan on one error topic. One thread uses it.
 
     Args:
         log: the error topic.
-        deed: what to do with the chosen records.
+        action: what to do with the chosen records.
         sender: an idempotent producer that waits for all in-sync replicas.
-        pace: how fast chosen records are taken up.
-        is_stopping: asked often; when it says yes, what is under way is finished and committed, and no more is begun.
-        progress: told of each chosen record that is taken up.
+        pace: limits the rate of chosen records.
+        is_stopping: called often; when true, records in flight are finished and committed, and no more are started.
+        progress: called for each chosen record that is started.
         clock: the time.
     """
 
     def __init__(
         self,
         log: ErrorLog,
-        deed: Action,
+        action: Action,
         sender: _Flushing,
         *,
         pace: RateLimit | None = None,
@@ -120,7 +120,7 @@ class Redrive:
         clock: Clock | None = None,
     ) -> None:
         self._log = log
-        self._deed = deed
+        self._action = action
         self._sender = sender
         self._pace = pace or RateLimit()
         self._is_stopping = is_stopping
@@ -130,10 +130,10 @@ class Redrive:
         self._size = 0
         self._began = 0.0
         self.result = Result()
-        """What has been done so far."""
+        """What was done so far."""
 
     def run(self, plan: RedrivePlan) -> Result:
-        """Carry out the plan until its end, a stop, or trouble that would make going on unsafe."""
+        """Execute the plan until its end, a stop, or an error that makes it unsafe to continue."""
         result = self.result
         for share in plan.shares:
             try:
@@ -145,7 +145,7 @@ class Redrive:
         return result
 
     def _carry(self, share: PartitionPlan) -> None:
-        """Go through one partition."""
+        """Process one partition."""
         committed = share.committed
         self._require_unmoved(share.partition, committed)
         with closing(self._log.read(share.partition, share.start, share.end)) as records:
@@ -159,12 +159,12 @@ class Redrive:
                     if self.result.trouble:
                         return
             except LanewayError as error:
-                self.result.trouble = str(error)  # reading failed; what was sent until then is accounted for
+                self.result.trouble = str(error)  # reading failed; records already sent are still settled
         self._settle(share.partition, committed)
 
     def _take(self, parked: ParkedRecord) -> bool:
-        """Begin with a record; False when told to stop first."""
-        is_chosen = self._deed.choose(parked) is True
+        """Start a record; False when a stop comes first."""
+        is_chosen = self._action.choose(parked) is True
         if self._is_stopping() or (is_chosen and not self._pace.await_turn(self._is_stopping)):
             return False
         entry = _Entry(parked, is_chosen=is_chosen)
@@ -183,18 +183,18 @@ class Redrive:
         return len(self._window) >= _WINDOW or self._size >= _WINDOW_SIZE or is_old
 
     def _send(self, entry: _Entry) -> None:
-        """Do what is to be done with a record; its fate is known later."""
+        """Perform the action on a record; its delivery is known later."""
         entry.await_answer()
         try:
             if entry.is_chosen:
-                self._deed.perform(entry.parked, self._sender, entry.delivered)
+                self._action.perform(entry.parked, self._sender, entry.delivered)
             else:
                 self._append_again(entry)
         except (TypeError, ValueError) as error:
-            entry.delivered(error)  # a header that the client does not take
+            entry.delivered(error)  # a header that the client refuses
 
     def _append_again(self, entry: _Entry) -> None:
-        """Copy a record to the end of its own partition, every byte as it is."""
+        """Append a record unchanged to its own partition."""
         parked = entry.parked
         self._sender.send(
             parked.topic,
@@ -207,7 +207,7 @@ class Redrive:
         )
 
     def _settle(self, partition: int, committed: int | None) -> int | None:
-        """Wait until the fate of everything under way is known, and commit as far as nothing would be lost.
+        """Wait for all deliveries, and commit as far as that is safe.
 
         Returns:
             The group's offset now.
@@ -218,7 +218,7 @@ class Redrive:
         self._await_answers()
         for entry in window:
             if isinstance(entry.error, MessageTooLargeError):
-                # Brokers judge the messages of a request together, so a small one is refused with a large one.
+                # Brokers refuse whole requests, so a small message may be refused because of a large one.
                 self._send(entry)
                 self._await_answers()
         refused = [(entry, entry.error) for entry in window if entry.is_chosen and entry.error is not None]
@@ -242,7 +242,7 @@ class Redrive:
         return committed if position is None else position
 
     def _await_answers(self) -> None:
-        # A message has its fate after the producer's time limit at the latest.
+        # Every delivery is known after the producer's time limit at the latest.
         while self._sender.flush(0.5):
             pass
 
@@ -251,8 +251,8 @@ class Redrive:
         if found != expected:
             topic = self._log.topic
             raise AdminError(
-                f"somebody else is at work: the offset of group {topic.group} on {topic.name}, partition {partition}, "
-                f"was {_offset(expected)} and is {_offset(found)}; nothing is lost, look at the list and try again"
+                f"another process moved the offset of group {topic.group} on {topic.name}, partition {partition} "
+                f"(expected {_offset(expected)}, found {_offset(found)}). Nothing was lost; list the records and retry"
             )
 
     def _count(self, entries: list[_Entry], safe: int, refused: list[tuple[_Entry, Exception]]) -> None:
@@ -264,7 +264,7 @@ class Redrive:
         for entry, error in refused:
             result.refused.setdefault(str(error), LeftOut()).add(entry.parked.place)
             if not isinstance(error, MessageTooLargeError) and result.trouble is None:
-                # Too large is a matter of one record; anything else would meet all that follow.
+                # Too large concerns one record; any other error would affect all that follow.
                 result.trouble = f"{entry.parked.place} was refused: {error}"
         if safe < len(entries):
             entry = entries[safe]

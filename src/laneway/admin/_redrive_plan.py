@@ -1,4 +1,4 @@
-"""Plan: what a replay or a drop will do, found out by reading the open records once."""
+"""RedrivePlan: what a replay or drop will do; made by reading the open records once."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 
 __all__ = ["LeftOut", "PartitionPlan", "RedrivePlan", "plan_redrive"]
 
-_NAMED = 10  # places named for each reason; the rest is counted
+_NAMED = 10  # positions listed per reason; the rest is counted
 _NEVER = 2**63  # later than any timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What is to be done in one partition: its open records from *start* to the last chosen one, before *end*."""
+    """The work in one partition: its open records from *start* to the last chosen one, before *end*."""
 
     partition: int
     start: int
     end: int
     committed: int | None
-    """The group's offset when the plan was made; another one means that somebody else is at work."""
+    """The group's offset when the plan was made; if it differs later, another process moved it."""
     chosen: int
     kept: int
-    """Open records before the last chosen one that are not chosen, and so must be appended again."""
+    """Open records before the last chosen one that are not chosen; they are appended again."""
     oldest: int = 0
     """The earliest timestamp of a chosen record, in milliseconds."""
 
 
 @dataclass(slots=True)
 class LeftOut:
-    """Records that are meant but cannot be chosen, all for one reason."""
+    """Records that match but cannot be chosen, all for one reason."""
 
     count: int = 0
     places: list[Position] = field(default_factory=list)
     """The first few."""
 
     def add(self, place: Position) -> None:
-        """Count a record, and name it if there is room."""
+        """Count a record, and keep its position if there is room."""
         self.count += 1
         if len(self.places) < _NAMED:
             self.places.append(place)
@@ -59,12 +59,12 @@ class RedrivePlan:
 
     @property
     def chosen(self) -> int:
-        """Records that will be dealt with."""
+        """Records that will be replayed or dropped."""
         return sum(share.chosen for share in self.shares)
 
     @property
     def oldest(self) -> int:
-        """The earliest timestamp of a record that will be dealt with, in milliseconds."""
+        """The earliest timestamp of a chosen record, in milliseconds."""
         return min(share.oldest for share in self.shares)
 
     @property
@@ -79,13 +79,13 @@ def plan_redrive(
     choose: Callable[[ParkedRecord], bool | str],
     limit: int | None = None,
 ) -> RedrivePlan:
-    """Find out what will be done, partition by partition, without keeping a record in memory.
+    """Plan partition by partition, without keeping records in memory.
 
     Args:
         log: the error topic.
         extents: what it holds.
-        choose: whether a record is chosen; a text says that it is meant but cannot be, and why.
-        limit: choose no more than this many, the first in the order of partitions and offsets.
+        choose: whether a record is chosen; a text says why it cannot be although it matches.
+        limit: choose at most this many, the first in the order of partitions and offsets.
     """
     plan = RedrivePlan()
     for partition, extent in sorted(extents.items()):
@@ -105,7 +105,7 @@ def _share(
     with closing(log.read(partition, extent.open, extent.end)) as records:
         for parked in records:
             if choose(parked):
-                # What was passed over so far lies before a chosen record now.
+                # The records skipped so far now lie before a chosen one.
                 end, chosen, kept, passed = parked.place.offset + 1, chosen + 1, kept + passed, 0
                 oldest = min(oldest, parked.timestamp)
                 if chosen == most:

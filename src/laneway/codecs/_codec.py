@@ -10,15 +10,15 @@ V = TypeVar("V")
 
 
 class Codec(Protocol[V]):
-    """Turns a value into bytes and back. Tombstones never reach a codec.
+    """Encodes and decodes values. Tombstones never reach a codec.
 
-    A codec travels to Spark's workers, so it must be picklable; both methods raise `CodecError` for what they refuse.
+    A codec is sent to Spark's workers, so it must be picklable. Both methods raise `CodecError` for invalid input.
     """
 
     def encode(self, value: V) -> bytes:
-        """The bytes of a value."""
+        """Encode a value."""
         ...
 
     def decode(self, data: bytes) -> V:
-        """The value of some bytes."""
+        """Decode bytes."""
         ...

@@ -1,4 +1,4 @@
-"""JSON, checked against a type while it is read."""
+"""JSON, validated against a type while it is decoded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Json(Generic[V]):
     """JSON of dataclasses, msgspec structs, TypedDicts, plain containers, or pydantic models.
 
     Args:
-        type_: what a value must be; bytes of another shape are undecodable. `Any` by default: whatever JSON gives.
+        type_: type of the values; bytes of another shape are undecodable. `Any` by default: plain JSON values.
 
     Example:
         >>> Json(dict).decode(b'{"a": 1}')
@@ -31,12 +31,12 @@ class Json(Generic[V]):
     def __init__(self, type_: Any = Any) -> None:
         self.type: Any = type_
         self._encoder = msgspec.json.Encoder()
-        # A pydantic model reads itself; everything else is msgspec's, which is faster.
+        # pydantic models decode themselves; msgspec decodes everything else, because it is faster.
         self._is_pydantic = hasattr(type_, "model_validate_json")
         self._decoder = None if self._is_pydantic else msgspec.json.Decoder(type_)
 
     def encode(self, value: V) -> bytes:
-        """JSON of a value."""
+        """Encode a value as JSON."""
         try:
             if self._is_pydantic:
                 return value.model_dump_json().encode()  # type: ignore[attr-defined,no-any-return]
@@ -45,20 +45,20 @@ class Json(Generic[V]):
             raise CodecError(f"cannot write {type(value).__name__} as JSON: {error}") from error
 
     def decode(self, data: bytes) -> V:
-        """The value of some JSON."""
+        """Decode JSON."""
         try:
             if self._decoder is None:
                 return self.type.model_validate_json(data)  # type: ignore[no-any-return]
             return self._decoder.decode(data)  # type: ignore[no-any-return]
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise CodecError(f"not the JSON expected: {error}") from error
+            raise CodecError(f"not the expected JSON: {error}") from error
 
     def __reduce__(self) -> tuple[type[Json[V]], tuple[Any]]:
-        """Pickle the type; coders are made anew."""
+        """Pickle only the type; the coders are recreated."""
         return (type(self), (self.type,))
 
     def __eq__(self, other: object) -> bool:
-        """Equal when they read the same type."""
+        """Equal when the types are equal."""
         return isinstance(other, Json) and other.type == self.type
 
     def __hash__(self) -> int:
@@ -66,5 +66,5 @@ class Json(Generic[V]):
         return hash((Json, self.type))
 
     def __repr__(self) -> str:
-        """As it is written."""
+        """As in code."""
         return f"Json({getattr(self.type, '__name__', self.type)})"

@@ -8,10 +8,10 @@ __all__ = ["Raw", "Text"]
 
 
 class Raw:
-    """Bytes as they are. Costs nothing: the pipeline does not even call it."""
+    """Bytes, unchanged. Costs nothing, because it is never called."""
 
     def encode(self, value: bytes) -> bytes:
-        """The same bytes; anything else is refused rather than guessed at."""
+        """The same bytes; refuses anything else."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise CodecError(f"a raw topic takes bytes, not {type(value).__name__}; give the topic a codec")
         return bytes(value)
@@ -21,7 +21,7 @@ class Raw:
         return data
 
     def __eq__(self, other: object) -> bool:
-        """All of them are alike."""
+        """All instances are equal."""
         return type(other) is type(self)
 
     def __hash__(self) -> int:
@@ -29,7 +29,7 @@ class Raw:
         return hash(type(self))
 
     def __repr__(self) -> str:
-        """As it is written."""
+        """As in code."""
         return f"{type(self).__name__}()"
 
 
@@ -37,7 +37,7 @@ class Text(Raw):
     """Text in UTF-8."""
 
     def encode(self, value: str) -> bytes:  # type: ignore[override]  # same shape, other value type
-        """UTF-8 of a text."""
+        """Encode as UTF-8."""
         if not isinstance(value, str):
             raise CodecError(f"a text topic takes str, not {type(value).__name__}")
         try:
@@ -46,7 +46,7 @@ class Text(Raw):
             raise CodecError(f"cannot be written as UTF-8 at character {error.start}") from error
 
     def decode(self, data: bytes) -> str:  # type: ignore[override]
-        """Text of UTF-8."""
+        """Decode UTF-8."""
         try:
             return data.decode()
         except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""What happened, as numbers and events: events out, nobody in."""
+"""Observability: events, tallies, histograms and loggers."""
 
 from laneway.observe._events import (
     BreakerClosed,

@@ -1,4 +1,4 @@
-"""What becomes of records, and of the run, as small values that travel."""
+"""Events about records and about the run."""
 
 from __future__ import annotations
 
@@ -27,46 +27,46 @@ __all__ = [
 
 
 class RecordEvent(msgspec.Struct, frozen=True):
-    """What all events of a record tell; subscribe to those below it."""
+    """The fields of all record events; subscribe to its subclasses."""
 
     most: ClassVar[int] = 20
-    """How many of its kind a tally keeps; counts stay exact."""
+    """How many of this kind a tally keeps; counts are exact."""
     fate: ClassVar[str] = ""
-    """What became of the record, in a word."""
+    """The outcome in one word."""
 
     handler: str
     """The handler's name."""
     topic: str
-    """Where the record was read: a retry topic when it was there."""
+    """The topic that the record was read from; may be a retry topic."""
     partition: int
     offset: int
     attempt: int
     """Calls of the handler so far."""
 
     def __str__(self) -> str:
-        """One line: fate, place, and why."""
+        """One line: outcome, position and reason."""
         why = getattr(self, "error", "")
         return f"{self.fate} {self.topic}[{self.partition}]@{self.offset}{f': {why}' if why else ''}"
 
 
 class RecordHandled(RecordEvent, frozen=True, tag=True):
-    """The handler succeeded, and every message that it returned is acknowledged. Made only when subscribed to."""
+    """The handler succeeded and its messages are acknowledged. Emitted only to subscribers."""
 
     most: ClassVar[int] = 3
     fate: ClassVar[str] = "handled"
 
 
 class RecordSkipped(RecordEvent, frozen=True, tag=True):
-    """The handler raised `Skip` or an interceptor dropped the record. Made only when subscribed to."""
+    """The handler raised `Skip`, or an interceptor dropped the record. Emitted only to subscribers."""
 
     fate: ClassVar[str] = "skipped"
 
     error: str
-    """The reason that was given."""
+    """The reason that the handler gave."""
 
 
 class RecordRetried(RecordEvent, frozen=True, tag=True):
-    """The call failed and is repeated after a pause, in place."""
+    """The call failed and will be repeated in place after a pause."""
 
     fate: ClassVar[str] = "retried"
 
@@ -75,18 +75,18 @@ class RecordRetried(RecordEvent, frozen=True, tag=True):
 
 
 class RecordDeferred(RecordEvent, frozen=True, tag=True):
-    """A copy of the record is safe on a retry topic, where it waits for a step of the ladder."""
+    """A copy of the record was written to a retry topic and waits there for its step."""
 
     fate: ClassVar[str] = "deferred"
 
     error: str
-    """Why it failed; empty when it did not and only queues behind an earlier record of its key."""
+    """Why it failed; empty if it only queues behind an earlier record of its key."""
     step: int
     """The first is 1."""
 
 
 class RecordParked(RecordEvent, frozen=True, tag=True):
-    """A copy of the record is safe on the error topic."""
+    """A copy of the record was written to the error topic."""
 
     fate: ClassVar[str] = "parked"
 
@@ -95,7 +95,7 @@ class RecordParked(RecordEvent, frozen=True, tag=True):
 
 
 class RecordDropped(RecordEvent, frozen=True, tag=True):
-    """The record failed for good, and an error interceptor let no copy of it go to the error topic."""
+    """The record failed for good, and an error interceptor dropped its copy."""
 
     fate: ClassVar[str] = "dropped"
 
@@ -103,24 +103,24 @@ class RecordDropped(RecordEvent, frozen=True, tag=True):
 
 
 class CopyFailed(msgspec.Struct, frozen=True, tag=True):
-    """A copy or message could not be written. It is repeated until it is, and its record waits."""
+    """A copy or message could not be written. It is resent until it is written; the record waits."""
 
     most: ClassVar[int] = 20
 
     handler: str
     topic: str
-    """Where it was to be written."""
+    """The target topic."""
     error: str
     tries: int
-    """How often it was tried so far."""
+    """Attempts so far."""
 
     def __str__(self) -> str:
-        """One line: what and why."""
+        """One line: subject and reason."""
         return f"could not write to {self.topic}: {self.error}"
 
 
 class InterceptorFailed(msgspec.Struct, frozen=True, tag=True):
-    """An error interceptor failed, and the copy went to the error topic as it was before it."""
+    """An error interceptor failed, so the copy was written without its changes."""
 
     most: ClassVar[int] = 20
 
@@ -132,45 +132,45 @@ class InterceptorFailed(msgspec.Struct, frozen=True, tag=True):
     error: str
 
     def __str__(self) -> str:
-        """One line: what and why."""
+        """One line: subject and reason."""
         place = f"{self.topic}[{self.partition}]@{self.offset}"
         return f"error interceptor {self.interceptor!r} failed at {place}: {self.error}"
 
 
 class BreakerOpened(msgspec.Struct, frozen=True, tag=True):
-    """So many calls of a handler failed one after the other that it is not called for a while."""
+    """Consecutive failures opened the breaker of a handler."""
 
     most: ClassVar[int] = 20
 
     handler: str
     failures: int
-    """How many failed."""
+    """Consecutive failures."""
     error: str
-    """What the last of them failed with."""
+    """The error of the last one."""
     pause: timedelta
-    """How long until it is called again, to see whether it succeeds."""
+    """How long until a call probes it."""
 
     def __str__(self) -> str:
-        """One line: what and why."""
+        """One line: subject and reason."""
         return f"breaker of {self.handler} open for {self.pause.total_seconds():g} s: {self.error}"
 
 
 class BreakerClosed(msgspec.Struct, frozen=True, tag=True):
-    """A handler that was not called for a while succeeds again."""
+    """A probe succeeded, and the breaker of a handler closed."""
 
     most: ClassVar[int] = 20
 
     handler: str
     open_for: timedelta
-    """How long it was not called."""
+    """How long it was open."""
 
     def __str__(self) -> str:
-        """One line: what and after how long."""
+        """One line: handler and duration."""
         return f"breaker of {self.handler} closed after {self.open_for.total_seconds():g} s"
 
 
 class StateChanged(msgspec.Struct, frozen=True, tag=True):
-    """The engine is in another state."""
+    """The engine changed its state."""
 
     most: ClassVar[int] = 20
 
@@ -178,7 +178,7 @@ class StateChanged(msgspec.Struct, frozen=True, tag=True):
     """``initialising``, ``starting``, ``consuming``, ``paused``, ``stopping`` or ``stopped``; on the direct engine also
     ``pausing``, ``closing`` and ``closed``."""
     detail: str = ""
-    """What it waits for, in words; empty when nothing is unusual."""
+    """What it waits for; empty when nothing is unusual."""
 
     def __str__(self) -> str:
         """One line: state and detail."""
@@ -186,7 +186,7 @@ class StateChanged(msgspec.Struct, frozen=True, tag=True):
 
 
 class PartitionsAssigned(msgspec.Struct, frozen=True, tag=True):
-    """The consumer group gave partitions to this process. Only the direct engine joins the group."""
+    """The consumer group assigned partitions to this process. Only the direct engine joins the group."""
 
     most: ClassVar[int] = 20
 
@@ -194,37 +194,36 @@ class PartitionsAssigned(msgspec.Struct, frozen=True, tag=True):
     partitions: tuple[int, ...]
 
     def __str__(self) -> str:
-        """One line: which."""
-        return f"{self.topic}: partitions {_listed(self.partitions)} are ours"
+        """One line: topic and partitions."""
+        return f"{self.topic}: assigned partitions {_listed(self.partitions)}"
 
 
 class PartitionsRevoked(msgspec.Struct, frozen=True, tag=True):
-    """The consumer group took partitions away from this process, which has committed what it finished of them."""
+    """The consumer group revoked partitions of this process, after it committed their finished records."""
 
     most: ClassVar[int] = 20
 
     topic: str
     partitions: tuple[int, ...]
     is_lost: bool
-    """They had gone already, because nothing was heard of this process: what it finished last may be run again."""
+    """They were lost after a session timeout, so the records finished last may be handled again."""
 
     def __str__(self) -> str:
-        """One line: which."""
-        how = "were lost" if self.is_lost else "were given back"
-        return f"{self.topic}: partitions {_listed(self.partitions)} {how}"
+        """One line: topic and partitions."""
+        return f"{self.topic}: {'lost' if self.is_lost else 'revoked'} partitions {_listed(self.partitions)}"
 
 
 class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True):
-    """The group's offsets moved on, and the broker has them."""
+    """Offsets of the group were committed."""
 
     most: ClassVar[int] = 20
 
     topic: str
     offsets: tuple[tuple[int, int], ...]
-    """Partitions and the offsets from which on they would be read again."""
+    """Committed offset of each partition."""
 
     def __str__(self) -> str:
-        """One line: what."""
+        """One line: topic and offsets."""
         return f"{self.topic}: committed " + ", ".join(f"{part}@{offset}" for part, offset in self.offsets)
 
 

@@ -13,7 +13,7 @@ _EXACT = 64  # values below this have a bucket each; above, 32 buckets for each 
 
 
 class Histogram:
-    """Counts of non-negative integers in buckets whose width grows with the value, so 3 % is the worst error.
+    """Counts non-negative integers in buckets whose width grows with the value; the error is at most 3 %.
 
     Example:
         >>> histogram = Histogram()
@@ -28,7 +28,7 @@ class Histogram:
         self.counts = counts if counts is not None else {}
 
     def add_all(self, values: Iterable[int]) -> None:
-        """Count some values; negative ones (clocks that disagree) count as 0."""
+        """Count values; negative ones, from clocks that differ, count as 0."""
         counts = self.counts
         for value in values:
             if value < _EXACT:

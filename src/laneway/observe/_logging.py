@@ -19,7 +19,7 @@ def logger(room: str) -> logging.Logger:
 
 
 class RateLimit:
-    """Says whether a line about a subject is due, so that lasting trouble is logged now and then and not all the time.
+    """Limits how often the same subject is logged.
 
     Args:
         clock: the time.
@@ -32,7 +32,7 @@ class RateLimit:
         self._last: dict[Hashable, float] = {}
 
     def allows(self, subject: Hashable) -> bool:
-        """Whether to log about this subject now; the caller then does."""
+        """Whether to log this subject now; the caller must then log it."""
         now = self._clock.monotonic()
         last = self._last.get(subject)
         if last is not None and now - last < self._every:
@@ -41,5 +41,5 @@ class RateLimit:
         return True
 
     def forget(self, subject: Hashable) -> None:
-        """The trouble is over: log at once when it comes back."""
+        """Forget a subject that is over, so that it is logged at once when it returns."""
         self._last.pop(subject, None)

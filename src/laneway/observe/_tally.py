@@ -1,4 +1,4 @@
-"""Tally: what a task or process did, small enough to travel in one row."""
+"""Tally: counts of what a task or process did, small enough for one row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["BatchHandled", "Event", "Tally"]
 
 
 class Tally(msgspec.Struct):
-    """Counts of one task, of one batch, or of a whole run: tallies add up."""
+    """Counts of one task, one batch or a whole run; tallies can be added."""
 
     read: int = 0
     """Records read."""
@@ -38,19 +38,19 @@ class Tally(msgspec.Struct):
     skipped: int = 0
     """Records whose handler raised `Skip`."""
     parked: int = 0
-    """Records whose copy is on the error topic."""
+    """Records parked on the error topic."""
     dropped: int = 0
-    """Records that failed for good and of which an error interceptor let no copy go out."""
+    """Records that failed for good and whose copy an error interceptor dropped."""
     rescued: int = 0
-    """Records whose copy could not be written and that a last step put somewhere safe."""
+    """Records whose copy could not be written and that the last step saved."""
     deferred: int = 0
-    """Records whose copy waits on a retry topic, where it counts as read again."""
+    """Records copied to a retry topic; they count as read again there."""
     reduced: int = 0
-    """Copies that were too large for the error topic and left something out."""
+    """Copies reduced because they were too large for the error topic."""
     superseded: int = 0
-    """Records of a unique handler that a newer one of their key stood in for."""
+    """Records of a unique handler superseded by a newer one of their key."""
     retried: int = 0
-    """Calls that failed and were or will be repeated."""
+    """Failed calls that were or will be repeated."""
     produced: int = 0
     """Messages acknowledged."""
     gaps: int = 0
@@ -60,39 +60,39 @@ class Tally(msgspec.Struct):
     invalid_headers: int = 0
     """Records of retry topics with control headers that laneway cannot have written."""
     early_due: int = 0
-    """Records run although their timestamp says later, because they waited as long as their delay is."""
+    """Records handled although their timestamp is in the future, because they waited for their whole delay."""
     already_copied: int = 0
-    """Records read again after a crash whose copy was safe already."""
+    """Records read again after a crash whose copy was already written."""
     breaker_opened: int = 0
-    """How often a breaker opened; a probe that fails is no opening of its own."""
+    """How often a breaker opened; failed probes do not count."""
     breaker_seconds: float = 0.0
-    """Seconds that breakers were open, up to the last probe; those of several processes add up."""
+    """Seconds that breakers were open, up to the last probe, summed over processes."""
     undelivered: int = 0
-    """Tries to park a copy or produce a message that failed; each is repeated."""
+    """Failed attempts to write a copy or message; each is repeated."""
     size: int = 0
     """Bytes of keys and values read."""
     calls: int = 0
     """Calls of handlers."""
     seconds: float = 0.0
-    """Time spent in them."""
+    """Seconds spent in calls."""
     waited: float = 0.0
-    """Seconds in which nothing ran and everything there was waited for a back-off."""
+    """Seconds in which nothing ran because all records waited for a back-off."""
     lanes: int = 0
     """Lanes of the task."""
     lanes_busy: float = 0.0
-    """Lanes in use, averaged over the time from first to last."""
+    """Average number of busy lanes between first and last."""
     first: float = 0.0
-    """When the first handler call began, seconds since the epoch; 0 when there was none."""
+    """When the first handler call started, in seconds since the epoch; 0 when there was none."""
     last: float = 0.0
     """When the last record was finished."""
     latency: dict[int, int] = msgspec.field(default_factory=dict)
     """Histogram of milliseconds from a record's timestamp to its end."""
     events: list[Event] = msgspec.field(default_factory=list)
-    """What happened, the first few of each kind; the counts above are exact."""
+    """The first few events of each kind; the counts above are exact."""
 
     def add(self, other: Tally) -> None:
         """Add another tally to this one."""
-        # One in which nothing began, or nothing ended after the first beginning, has no time of its own.
+        # A tally without a call, or without a finished record after its first call, has no duration.
         span, others = (max(0.0, one.last - one.first) if one.first else 0.0 for one in (self, other))
         busy = self.lanes_busy * span + other.lanes_busy * others
         for name in _SUMMED:
@@ -111,7 +111,7 @@ class Tally(msgspec.Struct):
                     self.events.append(event)
 
     def since(self, earlier: Tally) -> Tally:
-        """What was counted after *earlier*, which is a copy of this tally as it was then."""
+        """The difference to *earlier*, an older copy of this tally."""
         latency = Counter(self.latency)
         latency.subtract(earlier.latency)
         return Tally(
@@ -126,7 +126,7 @@ class Tally(msgspec.Struct):
 
     @property
     def finished(self) -> int:
-        """Records that have reached their end."""
+        """Finished records."""
         ends = (self.handled, self.skipped, self.parked, self.dropped, self.rescued, self.deferred, self.superseded)
         return sum(ends)
 
@@ -149,7 +149,7 @@ class Tally(msgspec.Struct):
 
 
 class BatchHandled(msgspec.Struct, frozen=True, tag=True):
-    """A batch of one topic is handled: every record of it has reached its end. Told where the app was started."""
+    """A batch of one topic was handled: all its records are finished. Emitted in the process that started the app."""
 
     most: ClassVar[int] = 20
 
@@ -160,7 +160,7 @@ class BatchHandled(msgspec.Struct, frozen=True, tag=True):
     """Exact counts."""
 
     def __str__(self) -> str:
-        """One line: which and how many."""
+        """One line: batch and count."""
         return f"batch {self.batch} of {self.topic}: {self.tally.read:,} read"
 
 
@@ -181,7 +181,7 @@ Event = (
     | PartitionsRevoked
     | OffsetsCommitted
 )
-"""Everything that can be subscribed to."""
+"""All events that can be subscribed to."""
 
 
 _SUMMED = (

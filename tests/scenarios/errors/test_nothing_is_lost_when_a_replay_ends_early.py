@@ -1,4 +1,4 @@
-"""Crashes, interrupts and others at work: every parked record is replayed or open."""
+"""Crashes, interrupts and other processes: every parked record is replayed or open."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_working_consumer_of_the_group_is_respected(scene):
         for verb in ("replay", "drop"):
             done = scene.errors(verb, "--yes")
             assert (done.code, scene.source()) == (1, [])
-            assert f"consumers of group {scene.group} are at work" in done.err
+            assert f"consumers of group {scene.group} are running" in done.err
         assert scene.errors("replay", "--dry-run").code == 0
         assert scene.errors("list").code == 0
     finally:
@@ -114,7 +114,7 @@ def test_a_consumer_that_joins_meanwhile_ends_the_replay(scene, monkeypatch):
     finally:
         consumer.close()
     assert done.code == 1
-    assert f"consumers of group {scene.group} are at work" in done.err
+    assert f"consumers of group {scene.group} are running" in done.err
     assert len(scene.open()) == 1
 
 
@@ -129,7 +129,7 @@ def test_an_offset_that_another_process_moves_ends_the_replay(scene):
         finally:
             process.kill()
     assert process.returncode == 1, out
-    assert "somebody else is at work" in err
+    assert "another process moved the offset" in err
     assert scene.committed() == {0: 55}
     assert len(scene.source()) < 60
 

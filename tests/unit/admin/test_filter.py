@@ -109,14 +109,14 @@ def test_a_type_with_odd_characters_is_found_as_it_is():
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ({"since": "yesterday"}, "--since 'yesterday' is no time; write how long ago"),
-        ({"until": ""}, "--until '' is no time"),
-        ({"since": "5"}, "--since '5' is no time"),
-        ({"since": "0001-01-01T00:00+14:00"}, "is no time"),
+        ({"since": "yesterday"}, "--since 'yesterday' is not a time; write an age (90s"),
+        ({"until": ""}, "--until '' is not a time"),
+        ({"since": "5"}, "--since '5' is not a time"),
+        ({"since": "0001-01-01T00:00+14:00"}, "is not a time"),
         ({"since": "1h", "until": "2h"}, "nothing can match"),
         ({"key": "hex:0"}, "pairs of hexadecimal digits"),
         ({"key": "hex:zz"}, "pairs of hexadecimal digits"),
-        ({"places": ["0:1", "x"]}, "--at: 'x' is not a place; write partition:offset"),
+        ({"places": ["0:1", "x"]}, "--at: 'x' is not a position; write partition:offset"),
     ],
     ids=str,
 )

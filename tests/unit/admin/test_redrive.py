@@ -180,8 +180,8 @@ def test_an_offset_that_moved_before_the_start_is_noticed():
     topics.committed[0] = 1
     result = Redrive(log, deed, FakeProducer(topics)).run(plan)
 
-    assert "somebody else is at work: the offset of group billing.errors" in result.trouble
-    assert "was 0 and is 1" in result.trouble
+    assert "another process moved the offset of group billing.errors" in result.trouble
+    assert "expected 0, found 1" in result.trouble
     assert topics.on("orders") == []
 
 
@@ -196,7 +196,7 @@ def test_an_offset_that_moves_meanwhile_is_not_overwritten():
 
     result = carry(topics, log=log, fate=meddle)
 
-    assert "was 3 and is 8" in result.trouble
+    assert "expected 3, found 8" in result.trouble
     assert (topics.committed, result.done, result.repeatable) == ({0: 8}, 3, 3)
 
 

@@ -43,8 +43,8 @@ def test_a_record_goes_to_a_topic_of_the_app(topic, headers, expected):
 @pytest.mark.parametrize(
     ("topic", "headers", "part"),
     [
-        (TWO, {"origin_topic": "secrets"}, "which of the app's topics"),
-        (TWO, {}, "which of the app's topics"),
+        (TWO, {"origin_topic": "secrets"}, "one of the app's topics"),
+        (TWO, {}, "one of the app's topics"),
         (ERROR_TOPIC, {"app": "shipping", "origin_topic": "orders"}, "another app"),
         (ERROR_TOPIC, {"reduced": "value", "origin_topic": "orders"}, "too large to be copied"),
     ],

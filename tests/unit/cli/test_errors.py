@@ -53,7 +53,7 @@ def laneway(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--since", "soon"], "--since 'soon' is no time; write how long ago (90s, 2h, 1d)"),
+        (["--since", "soon"], "--since 'soon' is not a time; write an age (90s, 2h, 1d)"),
         (["--since", "1h", "--until", "2h"], "nothing can match"),
         (["--key", "hex:xyz"], "pairs of hexadecimal digits"),
         (["--at", "17"], "write partition:offset, for example 0:17"),

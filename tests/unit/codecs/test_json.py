@@ -59,7 +59,7 @@ def test_a_value_survives(type_, value):
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"name": "x"}', b'{"id": "one", "name": ""}', b"\xff", b"null"])
 def test_other_bytes_are_undecodable(type_, data):
     """What is not JSON, or is of another shape, is refused with a CodecError."""
-    with pytest.raises(CodecError, match="not the JSON expected"):
+    with pytest.raises(CodecError, match="not the expected JSON"):
         Json(type_).decode(data)
 
 

@@ -91,7 +91,7 @@ def test_a_log_that_ends_inside_a_range_is_a_loss(clock):
     reader.open([OffsetRange("orders", 0, 100, 200)])
     assert reader.fetch(10, 0.1) == []
     clock.sleep(2)
-    with pytest.raises(DataLossError, match=r"orders\[0\]: offsets 100 to 199 are gone .the log ends at 150 now"):
+    with pytest.raises(DataLossError, match=r"orders\[0\]: offsets 100 to 199 are gone .the log now ends at 150"):
         reader.fetch(10, 0.1)
 
 
