@@ -43,6 +43,9 @@ lint: .make/installed  ## Style, types and layers.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+REBALANCES := $(addprefix tests/scenarios/direct/,test_members_come_and_go.py test_a_killed_worker_loses_nothing.py \
+  test_a_frozen_worker_changes_nothing.py test_a_stop_during_a_rebalance.py faults/test_group_protocols.py)
+
 # Four at a time, because each of them waits for much of its time.
 test: setup lint  ## Everything, on real Kafka and real Spark.
 	$(BIN)/python -m pytest tests -n 4 --dist loadfile --no-loadscope-reorder -m "not soak" --durations=20 -rR
@@ -55,8 +58,9 @@ peers: setup  ## Measure other systems beside laneway, in the same run (over an 
 	$(BIN)/python bench/peers/run.py --laneway direct,spark --repeat 3
 	$(BIN)/python bench/table.py
 
-soak: setup  ## Long tests, then twenty minutes of faults on a cluster of three nodes, and a checker.
+soak: setup  ## Long tests, rebalances 20 times, then twenty minutes of faults on three nodes, and a checker.
 	$(BIN)/python -m pytest tests -n 2 --dist loadfile -m soak --durations=20
+	$(BIN)/python -m pytest $(REBALANCES) -n 2 --dist load -m "not soak" --repeat 20
 	$(BIN)/python bench/soak.py
 
 lock: | $(if $(findstring .make,$(UV)),$(UV))  ## Pin every dependency with its hashes anew.

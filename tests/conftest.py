@@ -22,6 +22,18 @@ ROOT = Path(__file__).parents[1]
 _BROKER: pytest.StashKey[tuple[ExitStack, str]] = pytest.StashKey()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a test be looked at for luck."""
+    parser.addoption("--repeat", type=int, default=1, help="run each test so many times")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make as many items of a test as `--repeat` says."""
+    if (times := metafunc.config.getoption("repeat")) > 1:
+        metafunc.fixturenames.append("_repetition")
+        metafunc.parametrize("_repetition", range(times))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Bare `pytest` needs neither broker nor Spark; naming a path or a marker runs what was named.

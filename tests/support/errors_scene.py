@@ -15,7 +15,7 @@ from unittest import mock
 
 from laneway import Record
 from laneway.cli import main
-from support.doors import BrokerUnavailableError, Failure, GroupOffsets, parked_headers
+from support.doors import Failure, GroupOffsets, parked_headers
 from support.topics import delivered, read_all
 from support.waiting import eventually
 
@@ -134,15 +134,9 @@ class ErrorScene:
         """Offsets of the group."""
         offsets = GroupOffsets(self.options, self.group)
         numbers = self.cluster.admin.partitions(self.error_topic)
-
-        def asked() -> list[dict[int, int]]:
-            try:
-                return [offsets.committed(self.error_topic, numbers)]
-            except BrokerUnavailableError:
-                return []  # right after its start a broker may not be ready to coordinate the group
-
-        try:
-            return eventually(asked, timeout=20, why="the group's offsets")[0]
+        try:  # right after its start a broker may not be ready to coordinate the group
+            asked = eventually(lambda: [offsets.committed(self.error_topic, numbers)], why="the group's offsets")
+            return asked[0]
         finally:
             offsets.close()
 

@@ -38,14 +38,7 @@ class FaultScene(Scene):
 
     def ready(self, topic: str, partitions: int = 3) -> None:
         """Wait until every partition has a leader."""
-
-        def is_ready() -> bool:
-            try:
-                return len(self.ends(topic)) == partitions
-            except BrokerUnavailableError:
-                return False
-
-        eventually(is_ready, why=f"the leaders of {topic}")
+        eventually(lambda: len(self.ends(topic)) == partitions, why=f"the leaders of {topic}")
 
     def alter(self, topic: str, **config: object) -> None:
         """Set options of a topic."""
@@ -103,14 +96,7 @@ class FaultScene(Scene):
         Until the broker has seen to it, it acknowledges what comes for the topic, and that is lost without a trace.
         """
         self.admin.delete(topic)
-
-        def is_away() -> bool:
-            try:
-                return not any(self.ends(topic).values())
-            except BrokerUnavailableError:  # has no leader for a moment
-                return False
-
-        eventually(is_away, why=f"the end of {topic}")
+        eventually(lambda: not any(self.ends(topic).values()), why=f"the end of {topic}")
 
     def waiting(self) -> list[Event]:
         """Calls that reached the gate."""

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from laneway import App, Reject, SparkEngine, Topic
 from laneway.devkit.history import Recorder, check, read_history
 from laneway.settings import load
-from support.doors import Admin, BrokerUnavailableError, error_topic_name
+from support.doors import Admin, error_topic_name
 from support.processes import LanewayRun
 from support.topics import delivered, read_all
 from support.waiting import eventually
@@ -167,15 +167,9 @@ class Scene:
         self.admin.delete(self.topic)
         eventually(lambda: self.admin.create(self.topic, partitions), every=0.01, why="the new topic")
         self._producer = None  # the old one would write to the deleted topic
-
-        def is_ready() -> bool:
-            try:
-                # Until the broker has seen to it, the old logs answer, and take records that are lost.
-                return self.ends() == dict.fromkeys(range(partitions), 0)
-            except BrokerUnavailableError:  # has no leader for a moment
-                return False
-
-        eventually(is_ready, every=0.01, why="the leaders of the new topic")
+        # Until the broker has deleted the old logs, they answer, and take records that are lost.
+        new = dict.fromkeys(range(partitions), 0)
+        eventually(lambda: self.ends() == new, every=0.01, why="the leaders of the new topic")
 
     def ends(self, topic: str = "") -> dict[int, int]:
         """The end of each partition."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway.errors import AdminError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,17 +21,18 @@ def eventually(
     """Ask *condition* again and again until it gives something true, and give that.
 
     Args:
-        condition: what to ask; an AssertionError counts as "not yet".
+        condition: what to ask; an AssertionError counts as "not yet", and so does a request that fails, as one about a
+            topic that was created a moment ago may.
         timeout: seconds to go on asking.
         every: seconds between two questions.
         why: what was waited for, for the message of a failure; a function is asked at that moment.
     """
     deadline = time.monotonic() + timeout
     while True:
-        failure: AssertionError | None = None
+        failure: Exception | None = None
         try:
             answer = condition()
-        except AssertionError as error:
+        except (AssertionError, AdminError) as error:
             failure = error
         else:
             if answer:

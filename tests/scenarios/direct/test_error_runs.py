@@ -15,7 +15,7 @@ from laneway.settings import load
 from support.contract import DirectWorld, Row
 from support.contract_recorder import overlaps
 from support.direct_errors_app import every
-from support.doors import BrokerUnavailableError, GroupOffsets, State
+from support.doors import GroupOffsets, State
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -204,15 +204,9 @@ def everything(scene: DirectScene) -> set[Place]:
 def settled(scene: DirectScene) -> dict[int, int]:
     """Offsets of the group that runs over the error topic."""
     offsets = GroupOffsets(scene.options, f"{scene.group}.errors")
-
-    def asked() -> list[dict[int, int]]:
-        try:
-            return [offsets.committed(scene.error_topic, scene.admin.partitions(scene.error_topic))]
-        except BrokerUnavailableError:  # a coordinator that loads
-            return []
-
-    try:
-        return eventually(asked, why="the group's offsets")[0]
+    numbers = scene.admin.partitions(scene.error_topic)
+    try:  # the coordinator may still load
+        return eventually(lambda: [offsets.committed(scene.error_topic, numbers)], why="the group's offsets")[0]
     finally:
         offsets.close()
 
