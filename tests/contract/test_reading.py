@@ -35,11 +35,11 @@ def of_direct(world: Any, app: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str
     return made[0]
 
 
-def of_spark(app: Any, settings: Any, folder: Path) -> dict[str, Any]:
+def of_spark(app: Any, settings: Any) -> dict[str, Any]:
     """What each task's reader is made with."""
     from support.doors import streams_of
 
-    (stream,) = streams_of(configured(app, settings), settings, folder)
+    (stream,) = streams_of(configured(app, settings), settings)
     return stream.consumer
 
 
@@ -55,6 +55,6 @@ def test_fetch_size_and_buffer_size_reach_the_clients(
     topic, app = world.topic(4), world.app()
     app.handler(topic)(print)
     settings = load(overrides={"brokers": cluster.bootstrap, "spark.tasks": 1, **GIVEN})
-    found = of_direct(world, app, monkeypatch), of_spark(app, settings, tmp_path / "control")
+    found = of_direct(world, app, monkeypatch), of_spark(app, settings)
     for options in found:
         assert {name: options[name] for name in EFFECTIVE} == EFFECTIVE

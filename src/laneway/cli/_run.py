@@ -69,10 +69,11 @@ def run(
         quiet=quiet,
         shows_waits=settings.engine != "spark",
     )
+    runner = engine_of(settings)(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed)
+    if settings.engine == "spark":  # the other one tells of its counts every second anyway
+        view.count = lambda: runner.counts().handled
     with view:
-        report = engine_of(settings)(
-            settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed
-        ).run(app)
+        report = runner.run(app)
     if not quiet:
         typer.echo(summary(report.tally))
         if report.errors.tally.read or report.errors.failed or report.errors.left_out:

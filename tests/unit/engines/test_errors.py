@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -41,7 +43,7 @@ class Query:
     error: Exception | None = None
     lasts = threading.Event()
 
-    def __init__(self, stream, batch_done):
+    def __init__(self, stream, batch_done, channel):
         self.stream = stream
         self.is_over = False
         self.was_asked = self.was_ended = False
@@ -51,6 +53,7 @@ class Query:
     def start(self, spark, *, checkpoint, trigger, once, name):
         assert once
         self.names.append(name)
+        Path(urlsplit(checkpoint).path).mkdir(parents=True)
 
     @property
     def is_active(self):
@@ -77,11 +80,10 @@ def stage(monkeypatch, tmp_path):
     Query.made, Query.error, Query.lasts = [], None, threading.Event()
     planned = []
 
-    def error_streams(app, settings, folder, *, payload, refresh, is_stopping):
-        planned.append(folder)
+    def error_streams(app, settings, *, payload, refresh, is_stopping):
+        planned.append(app)
         made.refreshed += refresh
-        (folder / "0-orders.error").mkdir(parents=True)
-        return [SimpleNamespace(name="billing.errors/orders.error@main", control=str(folder / "0-orders.error"))]
+        return [SimpleNamespace(name="billing.errors/orders.error@main", place="orders.error@main")]
 
     monkeypatch.setattr(_errors, "error_streams", error_streams)
     monkeypatch.setattr(_errors, "Query", Query)
@@ -95,6 +97,7 @@ def stage(monkeypatch, tmp_path):
             payload=b"",
             folder=tmp_path,
             batch_done=lambda *_: None,
+            control=SimpleNamespace(channel=lambda: None),
             note=made.notes.append,
             runs=made.runs,
         )
@@ -238,7 +241,7 @@ def streams(monkeypatch, tmp_path):
 
     def planned(parts, **fields):
         Log.parts = parts
-        return error_streams(app, load(), tmp_path, payload=b"x", **fields)
+        return error_streams(app, load(), payload=b"x", **fields)
 
     return planned
 

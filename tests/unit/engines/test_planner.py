@@ -9,7 +9,7 @@ import pytest
 from laneway import App, Topic
 from laneway._engines.spark import group_commits as _group_commits
 from laneway._engines.spark import planner as _planner
-from laneway._engines.spark.planner import WAITED, Planner
+from laneway._engines.spark.planner import Planner
 from laneway._engines.spark.query_spec import QuerySpec
 from laneway._runtime.topics import Feed
 
@@ -33,14 +33,14 @@ def charge(record):
 
 
 @pytest.fixture
-def planner(tmp_path, monkeypatch):
+def planner(monkeypatch):
     """A planner without a broker."""
     monkeypatch.setattr(_planner, "GroupOffsets", Group)
     monkeypatch.setattr(_planner, "Admin", lambda *_: None)
     app = App("billing")
     app.handler(Topic("orders"))(charge)
     feeds = (Feed("orders", ("charge",)),)
-    rest = {"control": str(tmp_path), "feeds": feeds}
+    rest = {"feeds": feeds}
     return Planner(QuerySpec("billing", "orders", ("charge",), QuerySpec.pickled(app), (), {}, {}, {}, **rest))
 
 
@@ -110,15 +110,6 @@ def test_the_last_commit_says_that_nothing_is_under_way(planner):
     """So that the next run need not look for copies."""
     planner._commits.commit_for_good({PLACE: 6}, "")
     assert planner._group.commits == [{PLACE: (6, "L1c")}]
-
-
-def test_waiting_for_a_back_off_is_no_pace(planner, tmp_path):
-    """A batch that waited 9 of its 10 seconds does not make the next one ten times smaller."""
-    assert planner._waited() == 0.0
-    (tmp_path / WAITED).write_text("9.000")
-    assert planner._waited() == 9.0
-    (tmp_path / WAITED).write_text("half wri")
-    assert planner._waited() == 0.0
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.handler import check_together
+from laneway._engines.spark.control_server import ControlServer
 from laneway._runtime.lifecycle import Lifecycle, State
 from laneway._runtime.report import RunReport
 from laneway._runtime.signals import listen, stop_signals
 from laneway.errors import DeclarationError, EngineError, LanewayError
 from laneway.events import BatchHandled, StateChanged
+from laneway.observe import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from laneway._declare.app import App
     from laneway._engines.spark.errors import SparkErrorSchedule
     from laneway._engines.spark.query import Query
-    from laneway.observe import Tally
+    from laneway.observe import Event
     from laneway.settings import Settings
 
 __all__ = ["SparkEngine"]
@@ -75,6 +77,8 @@ class SparkEngine:
         self._queries: list[Query] = []
         self._errors: SparkErrorSchedule | None = None
         self._wake = threading.Event()
+        self._total = Tally()
+        self._counting_lock = threading.Lock()
         self.was_stopped = False
         """Whether the last run ended because it was asked to stop."""
         self._slots: Callable[[], int | None] | None = None
@@ -136,18 +140,19 @@ class SparkEngine:
         check_together(app.name, app.routes)
         self._app = app
         report = RunReport(app.name)
+        self._total = report.tally
         batch_done = self._counting(app, report, report.tally)
         with ExitStack() as stack:
-            control = self._begun(stack)
+            folder = self._begun(stack)
             if not prepare_topics(app, settings, self.life, lambda: self._stops > 0, self._wake):
                 return report
             self.life.enter(State.STARTING)
-            streams = streams_of(app, settings, control)
-            self._queries = [Query(stream, batch_done) for stream in streams]
+            streams = streams_of(app, settings)
+            self._queries = [Query(stream, batch_done, self._control.channel()) for stream in streams]
             if self._stops:
                 return report
-            self._errors = None if self._once else self._scheduled(app, streams, settings, control, report)
-            self._consume(app, streams, settings, control, stack, report, once=self._once)
+            self._errors = None if self._once else self._scheduled(app, streams, settings, folder, report)
+            self._consume(app, streams, settings, folder, stack, report, once=self._once)
         return report
 
     def run_errors(self, app: App, *, topic: str | None = None) -> RunReport:
@@ -172,6 +177,7 @@ class SparkEngine:
         app = configured(app, settings)
         self._app, self._errors = app, None
         report = RunReport(app.name)
+        self._total = report.tally
         batch_done = self._counting(app, report, report.tally)
 
         def is_stopping() -> bool:
@@ -179,25 +185,27 @@ class SparkEngine:
 
         with ExitStack() as stack:
             stack.enter_context(only_run(app.name))
-            control = self._begun(stack)
+            folder = self._begun(stack)
             planned = until_ready(
-                lambda: error_streams(app, settings, control / "errors", topic=topic, is_stopping=is_stopping),
+                lambda: error_streams(app, settings, topic=topic, is_stopping=is_stopping),
                 settings, self.life, is_stopping, self._wake,
             )  # fmt: skip
             if not planned or self._stops:
                 return report
             self.life.enter(State.STARTING)
-            self._queries = [Query(stream, batch_done) for stream in planned]
-            self._consume(app, planned, settings, control, stack, report, once=True)
+            self._queries = [Query(stream, batch_done, self._control.channel()) for stream in planned]
+            self._consume(app, planned, settings, folder, stack, report, once=True)
         return report
 
     def _begun(self, stack: ExitStack) -> Path:
         """Take over signals and a folder until the end."""
         stack.callback(self._ended)
         stack.enter_context(stop_signals(self._signalled))
-        control = Path(stack.enter_context(_scratch()))
+        folder = Path(stack.enter_context(_scratch()))
+        self._control = ControlServer()
+        stack.callback(self._control.close)
         self.life.enter(State.INITIALISING)
-        return control
+        return folder
 
     def _ended(self) -> None:
         # What ended this run must not end the next one. Before the state: who waits for it may start the next run.
@@ -206,22 +214,30 @@ class SparkEngine:
         self._wake.clear()
         self.life.enter(State.STOPPED)
 
-    def _counting(self, app: App, report: RunReport, total: Tally) -> Callable[[str, int, Tally], None]:
-        """What is called after each batch; threads of several queries call it."""
-        lock = threading.Lock()
+    def counts(self) -> Tally:
+        """What this run has done so far, the running batch included as of a moment ago. Any thread may call it."""
+        total = Tally()
+        with self._counting_lock:
+            total.add(self._total)
+            for query in tuple(self._queries):
+                total.add(query.live)
+        return total
 
-        def batch_done(topic: str, batch: int, tally: Tally) -> None:
-            with lock:
+    def _counting(self, app: App, report: RunReport, total: Tally) -> Callable[[str, int, Tally, list[Event]], None]:
+        """What is called after each batch; threads of several queries call it."""
+
+        def batch_done(topic: str, batch: int, tally: Tally, events: list[Event]) -> None:
+            with self._counting_lock:
                 report.batches += 1
                 total.add(tally)
             if self._batch_done is not None:
                 self._batch_done(topic, batch, tally)
-            app.tell(*tally.events, BatchHandled(topic, batch, tally))
+            app.tell(*events, BatchHandled(topic, batch, tally))
 
         return batch_done
 
     def _scheduled(
-        self, app: App, streams: list[Any], settings: Settings, control: Path, report: RunReport
+        self, app: App, streams: list[Any], settings: Settings, folder: Path, report: RunReport
     ) -> SparkErrorSchedule | None:
         """The schedule of runs over the error topics, if there is one."""
         from laneway._engines.spark.errors import SparkErrorSchedule
@@ -234,8 +250,9 @@ class SparkEngine:
             cron,
             settings=settings,
             payload=streams[0].payload,
-            folder=control / "errors",
+            folder=folder / "errors",
             batch_done=self._counting(app, report, report.errors.tally),
+            control=self._control,
             note=self.life.note,
             runs=report.errors,
         )
@@ -245,7 +262,7 @@ class SparkEngine:
         app: App,
         streams: list[Any],
         settings: Settings,
-        control: Path,
+        folder: Path,
         stack: ExitStack,
         report: RunReport,
         *,
@@ -253,23 +270,23 @@ class SparkEngine:
     ) -> None:
         """Start the queries and wait for their end."""
         try:
-            self._start(app, streams, settings, control, stack, once=once)
+            self._start(app, streams, settings, folder, stack, once=once)
         except Exception as error:  # py4j raises its own kinds, and a cluster may refuse in many ways
             raise _as_start_error(error, settings.spark.master) from error
         self.life.enter(State.CONSUMING)
         self._set_paused(on=self._is_paused)
-        report.was_forced = self._watch(self._queries, settings.drain.total_seconds())
+        report.was_forced = self._watch(app, self._queries, settings.drain.total_seconds())
 
     def _start(
-        self, app: App, streams: list[Any], settings: Settings, control: Path, stack: ExitStack, *, once: bool
+        self, app: App, streams: list[Any], settings: Settings, folder: Path, stack: ExitStack, *, once: bool
     ) -> None:
         from laneway._engines.spark.checkpoint import require_writable
-        from laneway._engines.spark.from_settings import master_of, slots_of
+        from laneway._engines.spark.from_settings import control_host, master_of, slots_of
         from laneway._engines.spark.output_filter import OutputFilter
         from laneway._engines.spark.session import open_session, session_conf
 
         spark_settings = settings.spark
-        checkpoint = str(spark_settings.checkpoint or control / "checkpoint")
+        checkpoint = str(spark_settings.checkpoint or folder / "checkpoint")
         require_writable(checkpoint)
         conf = session_conf(spark_settings.master, checkpoint, ui=spark_settings.ui, extra=spark_settings.conf)
         spill = OutputFilter()
@@ -282,8 +299,9 @@ class SparkEngine:
         is_fixed = spark_settings.tasks or any(stream.errors is not None for stream in streams)
         self._slots, self._counted = None if is_fixed else partial(slots_of, spark), -_COUNT
         self._follow_executors()
+        self._control.listen(*control_host(spark))
         for stream, query in zip(streams, self._queries, strict=True):
-            place = f"{checkpoint}/{Path(stream.control).name}"
+            place = f"{checkpoint}/{stream.place}"
             query.start(spark, checkpoint=place, trigger=spark_settings.trigger, once=once)
             stack.callback(query.end)
         if self._errors is not None:
@@ -294,15 +312,16 @@ class SparkEngine:
             # Unwound before the queries end: their helper processes print tracebacks when they do.
             stack.callback(spill.mute)
 
-    def _show(self, query: Query) -> None:
-        """Let the state say what a batch is waiting for; the batch that is over waits no longer."""
+    def _show(self, app: App, query: Query) -> None:
+        """Tell what happens in the running batch, and let the state say what it waits for until it is over."""
+        app.tell(*query.new_events())
         if self.life.state is not State.CONSUMING:
             return
         if query.is_batch_over.is_set():
             query.is_batch_over.clear()
-            query.notices.new()
+            query.notices()
             self.life.move((State.CONSUMING,), State.CONSUMING)
-        for text in query.notices.new()[-1:]:
+        for text in query.notices()[-1:]:
             self.life.move((State.CONSUMING,), State.CONSUMING, text)
 
     def _confirm_pause(self) -> None:
@@ -322,14 +341,14 @@ class SparkEngine:
             for query in self._queries:
                 query.spread_over(count)
 
-    def _watch(self, queries: list[Query], drain: float) -> bool:
+    def _watch(self, app: App, queries: list[Query], drain: float) -> bool:
         """Wait for the end; True when it was forced."""
         deadline = None
         beside = () if self._errors is None else (self._errors,)
         while any(query.is_active for query in queries):
             for query in queries:
                 query.raise_if_failed()
-                self._show(query)
+                self._show(app, query)
             self._follow_executors()
             self._confirm_pause()
             if self._stops and deadline is None:

@@ -7,7 +7,6 @@ import shutil
 import time
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway._engines.spark.from_settings import stream_of
@@ -17,11 +16,13 @@ from laneway._runtime.error_runs import ErrorSchedule, error_plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from laneway._declare.app import App
     from laneway._declare.cron import Cron
     from laneway._declare.error_consumer import ErrorRuns
-    from laneway.observe import Tally
+    from laneway._engines.spark.control_server import ControlServer
+    from laneway.observe import Event, Tally
     from laneway.settings import Settings
 
 __all__ = ["SparkErrorSchedule", "error_streams"]
@@ -32,7 +33,6 @@ _LOOK = 0.05  # seconds between looks at a run
 def error_streams(
     app: App,
     settings: Settings,
-    folder: Path,
     *,
     payload: bytes | None = None,
     topic: str | None = None,
@@ -44,7 +44,6 @@ def error_streams(
     Args:
         app: whose error topics, as the configuration has it.
         settings: the configuration.
-        folder: for the run alone.
         payload: the app, pickled, when that is at hand.
         topic: only this error topic.
         refresh: see there.
@@ -53,9 +52,8 @@ def error_streams(
     payload = payload or QuerySpec.pickled(app)
     plans = error_plans(app, settings, topic=topic, refresh=refresh, is_stopping=is_stopping)
     streams = []
-    for number, plan in enumerate(plans):
-        place = folder / f"{number}-{plan.topic.name}"
-        stream = stream_of(plan.app.name, plan.routes, settings, place, payload)
+    for plan in plans:
+        stream = stream_of(plan.app.name, plan.routes, settings, payload)
         part = ErrorPart(plan.ends, plan.partitions)
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         streams.append(replace(stream, tasks=1, start="earliest", skip_lost=True, errors=part))
@@ -72,6 +70,7 @@ class SparkErrorSchedule(ErrorSchedule):
         payload: the app, pickled.
         folder: where runs keep what they need.
         batch_done: called after each batch, as for the app's own.
+        control: to the processes of a run.
         note: told in words what went wrong; an empty text when that is over.
         runs: where runs are counted.
     """
@@ -84,7 +83,8 @@ class SparkErrorSchedule(ErrorSchedule):
         settings: Settings,
         payload: bytes,
         folder: Path,
-        batch_done: Callable[[str, int, Tally], None],
+        batch_done: Callable[[str, int, Tally, list[Event]], None],
+        control: ControlServer,
         note: Callable[[str], None],
         runs: ErrorRuns,
     ) -> None:
@@ -93,6 +93,7 @@ class SparkErrorSchedule(ErrorSchedule):
         self._payload = payload
         self._folder = folder
         self._batch_done = batch_done
+        self._control = control
         self._number = 0
         self.spark: Any = None
         """The session; given before `start`."""
@@ -104,7 +105,6 @@ class SparkErrorSchedule(ErrorSchedule):
             streams = error_streams(
                 self._app,
                 self._settings,
-                folder,
                 payload=self._payload,
                 refresh=refresh,
                 is_stopping=self._stopping.is_set,
@@ -116,13 +116,13 @@ class SparkErrorSchedule(ErrorSchedule):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run_all(self, streams: list[QuerySpec], folder: Path) -> None:
-        queries = [Query(stream, self._batch_done) for stream in streams]
+        queries = [Query(stream, self._batch_done, self._control.channel()) for stream in streams]
         started: list[Query] = []
         try:
-            for stream, query in zip(streams, queries, strict=True):
+            for number, (stream, query) in enumerate(zip(streams, queries, strict=True)):
                 query.start(
                     self.spark,
-                    checkpoint=(folder / "checkpoint" / Path(stream.control).name).as_uri(),
+                    checkpoint=(folder / f"{number}-{stream.place}").as_uri(),
                     trigger=timedelta(0),
                     once=True,
                     name=f"laneway_{hashlib.sha256(stream.name.encode()).hexdigest()[:16]}",

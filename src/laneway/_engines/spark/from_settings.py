@@ -13,15 +13,13 @@ from laneway._runtime.configure import cluster_of, producers_elsewhere
 from laneway._runtime.topics import feeds_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
     from laneway.settings import ClusterSettings, Settings
 
-__all__ = ["is_local", "master_of", "slots_of", "stream_of", "streams_of"]
+__all__ = ["control_host", "is_local", "master_of", "slots_of", "stream_of", "streams_of"]
 
 _FIRST_ROUNDS = (
     64  # records of the first batch for each lane: over soon whatever a call takes, long enough to measure it
@@ -29,32 +27,27 @@ _FIRST_ROUNDS = (
 _LINGER = 25  # milliseconds
 
 
-def streams_of(app: App, settings: Settings, control: Path) -> list[QuerySpec]:
+def streams_of(app: App, settings: Settings) -> list[QuerySpec]:
     """One stream for each topic, with all of its handlers: an offset is finished when every handler has finished it."""
     by_topic: dict[tuple[str, str], list[HandlerSpec]] = {}
     for route in app.routes:
         by_topic.setdefault((cluster_of(route, settings), route.topic.name), []).append(route)
     payload = QuerySpec.pickled(app)
-    return [
-        stream_of(app.name, routes, settings, control / f"{topic}@{cluster}", payload)
-        for (cluster, topic), routes in by_topic.items()
-    ]
+    return [stream_of(app.name, routes, settings, payload) for routes in by_topic.values()]
 
 
-def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, folder: Path, payload: bytes) -> QuerySpec:
+def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: bytes) -> QuerySpec:
     """The stream of one topic.
 
     Args:
         app: name of the app, which is the group.
         routes: all handlers of the topic.
         settings: the configuration.
-        folder: through which the driver tells the planner to stop; made here.
         payload: the app, pickled.
     """
     topic = routes[0].topic.name
     name = cluster_of(routes[0], settings)
     cluster = settings.cluster(name)
-    folder.mkdir(parents=True, exist_ok=True)
     partitions = len(Admin(cluster.client_options()).partitions(topic)) or 1
     tasks = settings.spark.tasks or _cores()
     # How many executors there are on a cluster changes: one task may have to read all partitions.
@@ -81,7 +74,6 @@ def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, folder: P
         start=next((start for start in starts if start), "earliest"),
         skip_lost=settings.on_data_loss == "continue",
         may_create=settings.create_topics,
-        control=str(folder),
         feeds=feeds_of(app, routes),
     )
 
@@ -104,6 +96,16 @@ def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
 def is_local(master: str) -> bool:
     """Whether tasks run on this machine, inside the driver's JVM."""
     return re.match(r"local(\[|$)", master) is not None
+
+
+def control_host(spark: SparkSession) -> tuple[str, str]:
+    """Where workers find this process, and the address to listen on for them."""
+    context = spark.sparkContext
+    if is_local(context.master):
+        return "127.0.0.1", "127.0.0.1"
+    conf = context.getConf()
+    host = conf.get("spark.driver.host") or "127.0.0.1"
+    return host, conf.get("spark.driver.bindAddress") or host
 
 
 def slots_of(spark: SparkSession) -> int | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from laneway._engines.spark.control_link import ControlLine, send_log_lines
 from laneway._engines.spark.group_commits import GroupCommits
 from laneway._engines.spark.plan import BatchSize, TaskSpec, pack, spread
 from laneway._engines.spark.source_topic import SourceTopic, check_starts
@@ -23,16 +22,11 @@ if TYPE_CHECKING:
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._runtime.topics import Feed
 
-__all__ = ["DRAINED", "PAUSE", "PAUSED", "STOP", "TASKS", "WAITED", "Planner"]
+__all__ = ["Planner"]
 
 Offsets = dict[str, dict[str, int | str]]
 """As Spark keeps them: topic to partition to offset; under ``id`` the id of the source."""
 Places = dict[Place, int]
-
-STOP, DRAINED, PAUSE, PAUSED, WAITED, TASKS = "stop", "drained", "pause", "paused", "waited", "tasks"
-"""Files of the control folder: asked to stop; every batch is committed and none will come; asked to plan nothing, with
-a number; the number of the pause in which no batch runs; seconds that the last batch waited for back-offs; most tasks
-of a handler in a batch, when that changes while the query runs."""
 
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
 _ID = "id"
@@ -47,6 +41,10 @@ class Planner:
 
     def __init__(self, stream: QuerySpec) -> None:
         self._stream = stream
+        self._line = ControlLine(stream.control)
+        if self._line.link is not None:
+            send_log_lines(self._line.link)
+            self._line.link.wait()
         self._routes = routes_of(stream)
         self._admin = Admin(stream.client)
         self._group = GroupOffsets(stream.client, stream.app)
@@ -80,19 +78,19 @@ class Planner:
         """
         begin, topic_id, is_restarted = self._committed_up_to(start)
         done = self._done(begin)
-        if self._is_asked_to(STOP):
+        if self._line.orders.is_stopping:
             self._commits.commit_for_good(done, topic_id)
-            (Path(self._stream.control) / DRAINED).touch()
+            self._line.answer(is_drained=True)
             time.sleep(LOOK)
             return start
         if is_restarted:
             return self._as_offsets(begin, topic_id)
         deadline = time.monotonic() + _WAIT
         while True:
-            if self._is_asked_to(PAUSE):
-                self._confirm_pause()
+            if pause := self._line.orders.pause:
+                self._line.answer(paused=pause)
                 time.sleep(LOOK)
-                if self._target is None or self._is_asked_to(STOP):
+                if self._target is None or self._line.orders.is_stopping:
                     return start
                 continue  # the answer that nothing waits would end a run that handles what there is
             try:
@@ -105,7 +103,7 @@ class Planner:
                 return self._as_offsets(end, topic_id)
             if self._target is not None:
                 self._commits.commit_for_good(done, topic_id)
-            if self._target is not None or time.monotonic() >= deadline or self._is_asked_to(STOP):
+            if self._target is not None or time.monotonic() >= deadline or self._line.orders.is_stopping:
                 return start
             time.sleep(LOOK)
 
@@ -149,7 +147,7 @@ class Planner:
         behind = patiently(lambda: self._behind(begin, until))
         spans = patiently(lambda: self._spans(begin, until))
         self._running = (end, sum(part.length for part in spans), time.monotonic())
-        self._feeds.tend(lambda: self._source.guard(topic_id, begin))
+        self._feeds.tend(lambda: self._line.answer(loss=self._source.guard(topic_id, begin)))
         return [
             share
             for feed in self._stream.feeds
@@ -161,7 +159,9 @@ class Planner:
         ranges = [part for part in spans if part.topic == feed.topic]
         pool = max(self._feeds.partitions(feed), len(ranges))
         lanes = max(1, route.lanes) * (1 if route.strict else pool)
-        shares = pack(route.name, ranges, lanes=lanes, tasks=self._tasks(), is_strict=route.strict)
+        shares = pack(
+            route.name, ranges, lanes=lanes, tasks=self._line.orders.tasks or self._stream.tasks, is_strict=route.strict
+        )
         own = [other for other in self._stream.feeds if route.name in other.routes]
         ends = self._feeds.logs
         topics = {other.topic for other in own}
@@ -242,20 +242,9 @@ class Planner:
     def _completed(self, start: Offsets) -> None:
         """Learn from the batch that ended at *start*."""
         if self._running is not None and self._running[0] == start:
-            self._size.measured(self._running[1], time.monotonic() - self._running[2] - self._waited())
+            self._size.measured(self._running[1], time.monotonic() - self._running[2] - self._line.orders.waited)
         self._running = None
         self._feeds.rest()
-
-    def _waited(self) -> float:
-        """Seconds of the batch in which all it had left was waiting for a back-off: no pace of the handler.
-
-        Taken for one, it would make the next batch smaller, though a smaller one waits as long.
-        """
-        path = Path(self._stream.control) / WAITED
-        try:
-            return float(path.read_text())
-        except (OSError, ValueError):
-            return 0.0
 
     def _restarted_before_commit(self, begin: Places, topic_id: str) -> tuple[Places, str] | None:
         """As `_restarted`, at once if there is something to commit, else about once a second."""
@@ -294,25 +283,6 @@ class Planner:
         if topic_id and self._source.name in offsets:
             offsets[self._source.name][_ID] = topic_id
         return offsets
-
-    def _is_asked_to(self, what: str) -> bool:
-        return bool(self._stream.control) and (Path(self._stream.control) / what).exists()
-
-    def _confirm_pause(self) -> None:
-        """Tell the driver that the batch before is committed and none runs, with the number of the pause it asked for.
-
-        Without the number a pause that follows a `resume` could be confirmed by what is left of the one before.
-        """
-        folder = Path(self._stream.control)
-        with suppress(FileNotFoundError):  # resumed in this moment
-            (folder / PAUSED).write_text((folder / PAUSE).read_text())
-
-    def _tasks(self) -> int:
-        """Most tasks of a handler in a batch: as many as the executors can run now, where the driver says so."""
-        try:
-            return int((Path(self._stream.control) / TASKS).read_text())
-        except (OSError, ValueError):
-            return self._stream.tasks
 
     def _first(self, place: Place, begin: Places, ends: Places) -> int:
         """The first offset to read: where the last batch ended, or the start of a partition that is new."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from laneway._engines.spark.checkpoint import require_writable
-from laneway._engines.spark.notices import Notices
-from laneway._engines.spark.planner import DRAINED, PAUSE, PAUSED, STOP, TASKS, WAITED
 from laneway._engines.spark.source import source_of
-from laneway._engines.spark.source_topic import LOSS
 from laneway.errors import CheckpointError, DataLossError, EngineError
 from laneway.observe import Tally
 
@@ -20,7 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from laneway._engines.spark.control_server import Channel
     from laneway._engines.spark.query_spec import QuerySpec
+    from laneway.observe import Event
 
 __all__ = ["Query"]
 
@@ -29,19 +29,29 @@ _number = 0
 
 
 class Query:
-    """Runs one stream; tells of each batch through *batch_done*, on a thread of Spark's."""
+    """Runs one stream; tells of each batch through *batch_done*, on a thread of Spark's.
 
-    def __init__(self, stream: QuerySpec, batch_done: Callable[[str, int, Tally], None]) -> None:
+    Args:
+        stream: what it reads.
+        batch_done: called with topic, number, tally and the events that `new_events` has not given.
+        channel: to its processes.
+    """
+
+    def __init__(
+        self, stream: QuerySpec, batch_done: Callable[[str, int, Tally, list[Event]], None], channel: Channel
+    ) -> None:
         self._stream = stream
         self._batch_done = batch_done
-        self.notices = Notices(stream.control)
-        """What the tasks say in mid-batch."""
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._given: Counter[int] = Counter()
+        """How many events of each attempt at a task of this batch were given."""
+        self._kinds: Counter[type] = Counter()
         self.is_batch_over = threading.Event()
         self._checkpoint = ""
         self._query: Any = None
         self._is_ending = False
         self._pauses = 0
-        self._tasks = 0
 
     def start(
         self, spark: SparkSession, *, checkpoint: str, trigger: timedelta, once: bool, name: str | None = None
@@ -57,7 +67,7 @@ class Query:
         """
         self._checkpoint = checkpoint
         name = name or _new_name()
-        spark.dataSource.register(source_of(self._stream, name))
+        spark.dataSource.register(source_of(replace(self._stream, control=self._channel.address), name))
         writer = (
             spark.readStream.format(name)
             .load()
@@ -79,35 +89,54 @@ class Query:
     @property
     def is_drained(self) -> bool:
         """Whether the batch that ran when the stop was asked for is committed, and no other will come."""
-        return not self.is_active or (Path(self._stream.control) / DRAINED).exists()
+        return not self.is_active or self._channel.answer.is_drained
 
     def ask_to_stop(self) -> None:
         """Let the running batch end and plan no other."""
-        (Path(self._stream.control) / STOP).touch()
+        self._channel.order(is_stopping=True)
 
     def pause(self, *, on: bool) -> None:
         """Plan no further batch, or go on."""
-        flag = Path(self._stream.control) / PAUSE
-        if on:
-            self._pauses += 1
-            flag.write_text(str(self._pauses))
-        else:
-            flag.unlink(missing_ok=True)
+        self._pauses += on  # numbered, or a pause could be confirmed by what is left of the one before it
+        self._channel.order(pause=self._pauses if on else 0)
 
     @property
     def is_paused(self) -> bool:
         """Whether a pause was asked for and no batch runs: the last one is in Spark's commit log."""
-        try:
-            confirmed = (Path(self._stream.control) / PAUSED).read_text()
-        except OSError:
-            return not self.is_active
-        return confirmed == str(self._pauses) or not self.is_active
+        return self._channel.answer.paused == self._pauses or not self.is_active
 
     def spread_over(self, tasks: int) -> None:
         """Cut the work of each handler into so many tasks, from the next batch on."""
-        if tasks != self._tasks:
-            self._tasks = tasks
-            (Path(self._stream.control) / TASKS).write_text(str(tasks))
+        if tasks != self._channel.orders.tasks:
+            self._channel.order(tasks=tasks)
+
+    @property
+    def live(self) -> Tally:
+        """The counts so far of the batch that runs."""
+        total = Tally()
+        for figures in self._channel.running():
+            total.add(figures.tally)
+        return total
+
+    def notices(self) -> list[str]:
+        """What tasks and planner wait for, as said since the last call."""
+        return self._channel.notices()
+
+    def new_events(self) -> list[Event]:
+        """The events of the batch that runs, each once; `batch_done` gets the others."""
+        with self._lock:
+            running = self._channel.running()
+            return [event for figures in running for event in self._new(figures.attempt, figures.tally)]
+
+    def _new(self, attempt: int, tally: Tally) -> list[Event]:
+        found = tally.events[self._given[attempt] :]
+        self._given[attempt] += len(found)
+        kept = []
+        for event in found:
+            self._kinds[type(event)] += 1
+            if self._kinds[type(event)] <= event.most:
+                kept.append(event)
+        return kept
 
     def end(self) -> None:
         """Stop now, whatever runs."""
@@ -116,9 +145,9 @@ class Query:
 
     def raise_if_failed(self) -> None:
         """Raise what ended the query, or must end it now, in our words."""
-        loss = Path(self._stream.control) / LOSS
-        if loss.exists() and not self._is_ending:
-            raise DataLossError(loss.read_text())
+        loss = self._channel.answer.loss
+        if loss and not self._is_ending:
+            raise DataLossError(loss)
         if self._query.isActive or self._is_ending:
             return
         error = self._query.exception()
@@ -131,14 +160,20 @@ class Query:
     def _collect(self, frame: Any, batch: int) -> None:
         total = Tally()
         # A stop in mid-batch fails this job. It must go on failing: a return would tell Spark that the batch is done.
-        tallies = [Tally.decode(bytes(row.tally)) for row in frame.collect()]
+        found = [(int(row.attempt), Tally.decode(bytes(row.tally))) for row in frame.collect()]
+        tallies = [tally for _, tally in found]
         for tally in tallies:
             total.add(tally)
         total.lanes = sum(tally.lanes for tally in tallies)  # tasks of one batch run side by side
         waited = max((tally.waited for tally in tallies), default=0.0)
-        (Path(self._stream.control) / WAITED).write_text(f"{waited:.3f}")
+        self._channel.order(waited=waited)
+        with self._lock:
+            self._channel.batch_over([attempt for attempt, _ in found])
+            events = [event for attempt, tally in found for event in self._new(attempt, tally)]
+            self._given.clear()
+            self._kinds.clear()
         self.is_batch_over.set()
-        self._batch_done(self._stream.topic, batch, total)
+        self._batch_done(self._stream.topic, batch, total, events)
 
 
 def _new_name() -> str:

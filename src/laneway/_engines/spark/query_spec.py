@@ -12,6 +12,7 @@ from pyspark import cloudpickle
 
 if TYPE_CHECKING:
     from laneway._declare.app import App
+    from laneway._engines.spark.control import ControlAddress
     from laneway._runtime.topics import Feed
 
 __all__ = ["ErrorPart", "QuerySpec"]
@@ -59,8 +60,8 @@ class QuerySpec:
     skip_lost: bool = False
     may_create: bool = True
     """Whether error and retry topics may be created."""
-    control: str = ""
-    """Folder through which the driver tells the planner, which runs beside it, to stop."""
+    control: ControlAddress | None = field(default=None, repr=False)
+    """Where the driver listens."""
     feeds: tuple[Feed, ...] = ()
     """What the query reads: the source first, then the retry topics of its handlers."""
     errors: ErrorPart | None = None
@@ -70,6 +71,11 @@ class QuerySpec:
     def name(self) -> str:
         """Tells it from the other streams of this machine: topics of one name may be on several clusters."""
         return f"{self.app}/{self.topic}@{self.cluster}"
+
+    @property
+    def place(self) -> str:
+        """Tells it from the other streams of its app."""
+        return f"{self.topic}@{self.cluster}"
 
     @property
     def digest(self) -> str:

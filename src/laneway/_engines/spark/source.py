@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "source_of"]
 
-SCHEMA = "tally binary"
+SCHEMA = "attempt bigint, tally binary"
 
 
 class Task(InputPartition):
@@ -66,8 +66,9 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from laneway._engines.spark.task import run_task
 
         assert isinstance(partition, Task)  # noqa: S101 - for the type checker: Spark gives back what we gave
-        tally = run_task(self._stream, partition.share)
-        yield pa.RecordBatch.from_arrays([pa.array([tally.encode()], pa.binary())], names=["tally"])
+        attempt, tally = run_task(self._stream, partition.share)
+        columns = [pa.array([attempt], pa.int64()), pa.array([tally.encode()], pa.binary())]
+        yield pa.RecordBatch.from_arrays(columns, names=["attempt", "tally"])
 
 
 def source_of(stream: QuerySpec, name: str) -> type[DataSource]:

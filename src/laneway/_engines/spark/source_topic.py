@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laneway._core.finished_map import topic_id_of
@@ -19,10 +17,7 @@ if TYPE_CHECKING:
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._kafka import Admin, OffsetAndMetadata, Place
 
-__all__ = ["LOSS", "SourceTopic", "check_starts"]
-
-LOSS = "loss"
-"""File of the control folder: why the query must end in the middle of its batch."""
+__all__ = ["SourceTopic", "check_starts"]
 
 _LOOK = 1.0  # seconds between questions while nothing happens
 
@@ -103,8 +98,8 @@ class SourceTopic:
             self._decide(place[0], {place[1]: (offset, end)}, is_recreated=False)
         return offset > end
 
-    def guard(self, topic_id: str, offsets: Mapping[Place, int]) -> None:
-        """In the middle of a batch: leave word to end the query when the topic was recreated.
+    def guard(self, topic_id: str, offsets: Mapping[Place, int]) -> str:
+        """In the middle of a batch: why the query must end, because the topic was recreated; else an empty text.
 
         Its tasks would read the new topic at the old offsets, and Spark would begin each one that fails again.
 
@@ -112,14 +107,10 @@ class SourceTopic:
             BrokerUnavailableError: nobody answered.
         """
         if self._stream.skip_lost or not (self._is_watched and topic_id):
-            return
+            return ""
         if not differs(topic_id, self._admin.topic_ids([self.name]).get(self.name, "")):
-            return
-        loss = as_loss(describe(self.name, self._stood(offsets), is_recreated=True), self._stream.start)
-        path = Path(self._stream.control) / LOSS
-        draft = path.with_suffix(".new")
-        draft.write_text(str(loss))
-        os.replace(draft, path)  # noqa: PTH105 - whoever looks finds all of it
+            return ""
+        return str(as_loss(describe(self.name, self._stood(offsets), is_recreated=True), self._stream.start))
 
     def _stood(self, offsets: Mapping[Place, int]) -> dict[int, tuple[int, int]]:
         """Partition to the offset and the end of the log now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -10,7 +9,6 @@ from pyspark import TaskContext
 from laneway._clock import SystemClock
 from laneway._core.call import Call
 from laneway._core.desk import Desk
-from laneway._engines.spark.notices import notice
 from laneway._engines.spark.worker import worker_of
 from laneway._runtime.recovery import FreshSource, recover_copies
 from laneway._runtime.runners import EventLoopRunner, TableRunner, ThreadRunner
@@ -23,12 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["run_task"]
 
 
-def run_task(stream: QuerySpec, share: TaskSpec) -> Tally:
-    """Run a share to its end: when this returns, every record of its ranges has reached a durable outcome."""
+def run_task(stream: QuerySpec, share: TaskSpec) -> tuple[int, Tally]:
+    """Run a share to its end: when this returns, every record of its ranges has reached a durable outcome.
+
+    Returns:
+        Spark's number of this attempt, and the counts.
+    """
     worker = worker_of(stream)
     route = worker.route_of(share.route, share.step)
     backlog, copied = recover_copies(worker, route, share, is_repeated=share.is_recovering or _attempt() > 0)
-    clock = SystemClock()
+    clock, breaker = SystemClock(), worker.host.breakers[stream.app, route.name]
+    line = worker.line_to(stream.control)
+    context = TaskContext.get()
+    task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
     desk = Desk(
         route,
         stream.app,
@@ -36,16 +41,19 @@ def run_task(stream: QuerySpec, share: TaskSpec) -> Tally:
         sender=worker.sender,
         clock=clock,
         per_partition=max(1, route.lanes) if route.strict else None,
-        notice=partial(notice, stream.control),
+        notice=line.notice,
         backlog=backlog,
-        breaker=worker.host.breakers[stream.app, route.name],
+        breaker=breaker,
     )
+    if route.breaker is not None and line.link is not None:
+        line.link.watch_breaker(stream.app, route.name, breaker)
     desk.outbox.diagnose = worker.care.trouble
     desk.pace = worker.host.paces.get((stream.app, route.name), 0.0)
     reader = worker.reader_of(route.topic.name)
     source: Any = FreshSource(reader, copied) if copied else reader
     reader.open(share.ranges)
     worker.host.is_busy = True
+    line.watch(task, attempt, desk.tally)
     try:
         if route.kind == "columnar":
             TableRunner(desk, clock).run(source)
@@ -59,12 +67,13 @@ def run_task(stream: QuerySpec, share: TaskSpec) -> Tally:
         else:
             ThreadRunner(desk, Call(route, clock), clock).run(source)
     finally:
+        line.unwatch(task)
         worker.host.is_busy = False
         reader.close()
     worker.host.paces[stream.app, route.name] = desk.pace
     tally = desk.close()
     tally.gaps, tally.lost, tally.already_copied = reader.gaps, reader.lost, copied.already_copied
-    return tally
+    return attempt, tally
 
 
 def _attempt() -> int:

@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 
 from laneway._clock import SystemClock
 from laneway._core.breaker import BreakerState
+from laneway._engines.spark.control_link import ControlLine, send_log_lines
 from laneway._garbage import collect_rarely
 from laneway._kafka import Admin, AssignedConsumer, sender_of
 from laneway._runtime.clients import new_loop
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from laneway._core.desk import Desk
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
+    from laneway._engines.spark.control import ControlAddress
+    from laneway._engines.spark.control_link import ControlLink
     from laneway._engines.spark.query_spec import QuerySpec
 
 __all__ = ["AppHost", "Worker", "leave", "load_app", "routes_of", "worker_of"]
@@ -113,10 +116,20 @@ class Worker:
         routes = self._routes.values()
         errors = {route.error_topic_of(self.app): route.topic.name for route in routes if route.rerun is None}
         self.care = Care(lambda: self.admin, errors, may_create=stream.may_create)
+        self._link: ControlLink | None = None
         self._processes: dict[str, tuple[Any, ProcessRunner]] = {}
         """For each handler with processes of its own the function that they run, and what runs them."""
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
         self.sender = sender_of(stream.producer, stream.elsewhere)
+
+    def line_to(self, address: ControlAddress | None) -> ControlLine:
+        """The line to the driver of the run whose task this is; the first of a run sends its log lines there, too."""
+        line = ControlLine(address)
+        if line.link is not self._link and line.link is not None:
+            self._link = line.link
+            send_log_lines(line.link)
+            line.link.wait()
+        return line
 
     def route_of(self, name: str, step: int) -> HandlerSpec:
         """A handler, as it runs on a step of its ladder."""

@@ -1,0 +1,220 @@
+"""The control connection between the driver and the Python processes of its queries.
+
+The driver listens; the planner of each query and every worker process connect to it, once per process, and again
+whenever the connection is lost. Orders go out (stop, pause, tasks, breakers); answers, figures, notices and log
+lines come in. A task never waits for the connection: without one it works as if there were no new orders.
+
+Both sides prove that they know the token of the run before anything else is said. A frame is a length and one message
+of a fixed set of types; nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from laneway.observe import Tally  # noqa: TC001 - the decoder looks it up
+
+__all__ = [
+    "LIMIT",
+    "Answer",
+    "BreakerReport",
+    "ControlAddress",
+    "Figures",
+    "FromProcess",
+    "LogLine",
+    "Notice",
+    "Orders",
+    "Over",
+    "RefusedError",
+    "frame",
+    "prove_as_driver",
+    "prove_as_process",
+    "read_from_process",
+    "read_to_process",
+]
+
+LIMIT = 4 * 1024 * 1024
+"""Bytes of a frame; a tally with as many events as it keeps takes some 100 KB."""
+_LOGIN_LIMIT = 1024
+_LOGIN_TIME = 5.0  # seconds; one that connects and says nothing must not be kept
+_HEAD = 4
+
+
+class RefusedError(Exception):
+    """The other side does not know the token, or sent what it may not send."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAddress:
+    """Where the driver of a run listens, and for which of its queries. It travels pickled, and in no other way."""
+
+    host: str
+    port: int
+    token: bytes = field(repr=False)
+    channel: int = 0
+
+
+class _Challenge(msgspec.Struct, frozen=True, tag=True):
+    nonce: bytes
+
+
+class _Proof(msgspec.Struct, frozen=True, tag=True):
+    nonce: bytes
+    mac: bytes
+
+
+class Orders(msgspec.Struct, frozen=True, tag=True):
+    """What the driver wants of one query. Each message says all of it, so the newest is enough."""
+
+    channel: int = 0
+    is_stopping: bool = False
+    pause: int = 0
+    """Number of the pause that was asked for; 0 for none. A confirmation repeats it."""
+    tasks: int = 0
+    """Most tasks of a handler in a batch; 0 for as many as planned."""
+    waited: float = 0.0
+    """Seconds that the last batch waited for back-offs."""
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """What the planner of a query says. Each message says all of it, so the newest is enough."""
+
+    channel: int = 0
+    is_drained: bool = False
+    """Every batch is committed and none will come."""
+    paused: int = 0
+    """Number of the pause in which no batch runs."""
+    loss: str = ""
+    """Why the query must end in the middle of its batch."""
+
+
+class BreakerReport(msgspec.Struct, frozen=True, tag=True):
+    """The state of a handler's breaker. Times count from now, because clocks of machines differ."""
+
+    app: str
+    handler: str
+    is_open: bool
+    failures: int
+    probes: int
+    opened_ago: float
+    probe_in: float
+
+
+class Figures(msgspec.Struct, frozen=True, tag=True):
+    """The counts of a task that runs."""
+
+    channel: int
+    task: int
+    attempt: int
+    tally: Tally
+
+
+class Notice(msgspec.Struct, frozen=True, tag=True):
+    """What a task or the planner waits for."""
+
+    channel: int
+    text: str
+
+
+class LogLine(msgspec.Struct, frozen=True, tag=True):
+    """A log record."""
+
+    logger: str
+    level: int
+    text: str
+
+
+class Over(msgspec.Struct, frozen=True, tag=True):
+    """The run is over: there is no reason to connect again."""
+
+
+FromProcess = Answer | Figures | Notice | LogLine | BreakerReport
+ToProcess = Orders | BreakerReport | Over
+
+_encode = msgspec.msgpack.Encoder().encode
+_LOGIN: Any = msgspec.msgpack.Decoder(_Challenge | _Proof)
+_FROM: Any = msgspec.msgpack.Decoder(FromProcess)
+_TO: Any = msgspec.msgpack.Decoder(ToProcess)
+
+
+def frame(message: msgspec.Struct) -> bytes:
+    """A message as it is sent."""
+    data = _encode(message)
+    return len(data).to_bytes(_HEAD, "big") + data
+
+
+async def read_from_process(reader: asyncio.StreamReader) -> FromProcess:
+    """The next message of a process.
+
+    Raises:
+        RefusedError: it is too long, or of no known kind.
+        EOFError: the connection has ended.
+    """
+    message: FromProcess = await _read(reader, _FROM, LIMIT)
+    return message
+
+
+async def read_to_process(reader: asyncio.StreamReader) -> ToProcess:
+    """The next message of the driver; raises as `read_from_process`."""
+    message: ToProcess = await _read(reader, _TO, LIMIT)
+    return message
+
+
+async def prove_as_driver(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> None:
+    """Challenge the process that has connected, check its proof, and give ours.
+
+    Raises:
+        RefusedError: it does not know the token.
+    """
+    challenge = _Challenge(secrets.token_bytes(32))
+    writer.write(frame(challenge))
+    proof = await asyncio.wait_for(_read(reader, _LOGIN, _LOGIN_LIMIT), _LOGIN_TIME)
+    if not _is_proof(proof, token, b"process", challenge.nonce):
+        raise RefusedError("it does not know the token of this run")
+    writer.write(frame(_proof(token, b"driver", proof.nonce)))
+
+
+async def prove_as_process(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> None:
+    """Answer the driver's challenge and check its proof.
+
+    Raises:
+        RefusedError: what listens there does not know the token.
+    """
+    challenge = await asyncio.wait_for(_read(reader, _LOGIN, _LOGIN_LIMIT), _LOGIN_TIME)
+    if not isinstance(challenge, _Challenge):
+        raise RefusedError("it does not begin with a challenge")
+    ours = _proof(token, b"process", challenge.nonce)
+    writer.write(frame(ours))
+    answer = await asyncio.wait_for(_read(reader, _LOGIN, _LOGIN_LIMIT), _LOGIN_TIME)
+    if not _is_proof(answer, token, b"driver", ours.nonce):
+        raise RefusedError("it does not know the token of this run")
+
+
+def _proof(token: bytes, who: bytes, challenge: bytes) -> _Proof:
+    nonce = secrets.token_bytes(32)
+    return _Proof(nonce, hmac.digest(token, who + nonce + challenge, hashlib.sha256))
+
+
+def _is_proof(found: object, token: bytes, who: bytes, challenge: bytes) -> bool:
+    # The length is fixed, or bytes could be moved from one part of the text to the next.
+    if not isinstance(found, _Proof) or len(found.nonce) != 32:
+        return False
+    return hmac.compare_digest(found.mac, hmac.digest(token, who + found.nonce + challenge, hashlib.sha256))
+
+
+async def _read(reader: asyncio.StreamReader, kind: Any, limit: int) -> Any:
+    length = int.from_bytes(await reader.readexactly(_HEAD), "big")
+    if length > limit:
+        raise RefusedError(f"a frame of {length:,} bytes is longer than the {limit:,} that are allowed")
+    data = await reader.readexactly(length)
+    try:
+        return kind.decode(data)
+    except msgspec.MsgspecError as error:
+        raise RefusedError(f"a frame that cannot be read: {error}") from None

@@ -1,0 +1,292 @@
+"""The end of the control connection in a planner's or worker's process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from laneway._engines.spark.control import (
+    Answer,
+    BreakerReport,
+    ControlAddress,
+    Figures,
+    LogLine,
+    Notice,
+    Orders,
+    Over,
+    RefusedError,
+    frame,
+    prove_as_process,
+    read_to_process,
+)
+
+if TYPE_CHECKING:
+    from laneway._core.breaker import BreakerState
+    from laneway._engines.spark.control import FromProcess
+    from laneway.observe import Tally
+
+__all__ = ["ControlLine", "ControlLink", "send_log_lines"]
+
+_CONNECT = 5.0  # seconds for a connection
+_SOONEST, _LATEST = 0.1, 5.0  # seconds before the next try
+_EVERY = 0.5  # seconds between figures of the tasks that run
+_KEPT = 1_000  # notices and log lines that wait for a connection
+_LONGEST = 2_000  # characters of a line
+_GIVE_UP = 120.0  # seconds without connection and without a task after which a run is taken to be over
+_FIRST = 2.0  # seconds that a process waits for its first orders
+
+_links: dict[tuple[int, str, int, bytes], ControlLink] = {}
+_linking = threading.Lock()
+
+
+class ControlLink:
+    """This process's connection to the driver of one run, on a thread of its own; it reconnects by itself.
+
+    Any thread may use it. What is newest of each kind is sent again after each login, lines wait for a connection.
+    """
+
+    def __init__(self, address: ControlAddress) -> None:
+        self._address = address
+        self._orders: dict[int, Orders] = {}
+        self._newest: dict[object, FromProcess] = {}
+        self._changed: dict[object, FromProcess] = {}
+        self._lines: deque[FromProcess] = deque(maxlen=_KEPT)
+        self._tasks: dict[tuple[int, int], tuple[int, Tally]] = {}
+        self._breakers: dict[tuple[str, str], BreakerState] = {}
+        self._told: dict[tuple[str, str], tuple[object, ...]] = {}
+        self._heard: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
+        self._has_orders = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._wake = asyncio.Event()
+        self._spread = random.Random()  # noqa: S311 - it keeps processes from trying all at once
+        self.is_connected = False
+        self.is_over = False
+        """It gave up or the run is over: nothing comes or goes any more."""
+        threading.Thread(target=self._run, name="laneway-control", daemon=True).start()
+
+    @classmethod
+    def of(cls, address: ControlAddress) -> ControlLink:
+        """The connection of this very process: one that a parent has made does not survive a fork."""
+        name = (os.getpid(), address.host, address.port, address.token)
+        with _linking:
+            link = _links.get(name)
+            if link is None or link.is_over:
+                for other in [key for key, known in _links.items() if known.is_over or key[0] != name[0]]:
+                    del _links[other]
+                link = _links[name] = cls(address)
+        return link
+
+    def orders(self, channel: int) -> Orders:
+        """The newest orders of a query."""
+        return self._orders.get(channel, Orders(channel))
+
+    def wait(self) -> None:
+        """Wait a moment for the first orders; a driver that cannot be reached holds nothing up."""
+        self._has_orders.wait(_FIRST)
+
+    def say(self, message: Answer) -> None:
+        """Say something that replaces what was said before."""
+        self._newest[message.channel] = self._changed[message.channel] = message
+        self._rouse()
+
+    def post(self, message: Notice | LogLine) -> None:
+        """Send a line, now or when there is a connection again."""
+        self._lines.append(message)
+        self._rouse()
+
+    def watch(self, channel: int, task: int, attempt: int, tally: Tally) -> None:
+        """A task begins: send its counts from now on."""
+        self._tasks[channel, task] = (attempt, tally)
+        self._rouse()
+
+    def unwatch(self, channel: int, task: int) -> None:
+        """The task has ended."""
+        self._tasks.pop((channel, task), None)
+
+    def watch_breaker(self, app: str, handler: str, state: BreakerState) -> None:
+        """Share the state of a breaker, which takes over what other processes have found. Only between tasks."""
+        at, report = self._heard.pop((app, handler), (0.0, None))
+        if report is not None:
+            state.is_open, state.failures, state.probes = report.is_open, report.failures, report.probes
+            state.opened_at, state.probe_at = at - report.opened_ago, at + report.probe_in
+        self._breakers[app, handler] = state
+        self._told[app, handler] = _said_of(state)
+
+    def _rouse(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: it is over
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self.is_over, self.is_connected = True, False
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        pause, seen = _SOONEST, time.monotonic()
+        while not self.is_over:
+            writer = None
+            try:
+                opened = asyncio.open_connection(self._address.host, self._address.port)
+                reader, writer = await asyncio.wait_for(opened, _CONNECT)
+                await prove_as_process(reader, writer, self._address.token)
+                self._changed.update(self._newest)
+                self.is_connected, pause = True, _SOONEST
+                await self._talk(reader, writer)
+            except (OSError, EOFError, TimeoutError, RefusedError):
+                pass  # tried again below; what it is cannot be said to anybody from here
+            finally:
+                if self.is_connected:
+                    seen = time.monotonic()
+                self.is_connected = False
+                if writer is not None:
+                    writer.close()
+            if not self._tasks and time.monotonic() - seen > _GIVE_UP:
+                return
+            await asyncio.sleep(pause * self._spread.uniform(0.5, 1.5))
+            pause = min(_LATEST, pause * 2)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sides = [asyncio.ensure_future(self._listen(reader)), asyncio.ensure_future(self._speak(writer))]
+        try:
+            done, _ = await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
+            for side in done:
+                side.result()
+        finally:
+            for side in sides:
+                side.cancel()
+            await asyncio.gather(*sides, return_exceptions=True)
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        is_news = False
+        while True:
+            match await read_to_process(reader):
+                case Orders() as orders:
+                    self._orders[orders.channel] = orders
+                    self._has_orders.set()
+                    is_news = True
+                case BreakerReport(app=app, handler=handler) as report:
+                    # What the driver knew before may be older than what this process has found while it was cut off.
+                    if is_news or (app, handler) not in self._breakers:
+                        self._heard[app, handler] = (time.monotonic(), report)
+                case Over():
+                    self.is_over = True
+                    return
+
+    async def _speak(self, writer: asyncio.StreamWriter) -> None:
+        due = 0.0
+        while True:
+            self._wake.clear()
+            while self._changed:
+                writer.write(frame(self._changed.popitem()[1]))
+            while self._lines:
+                writer.write(frame(self._lines.popleft()))
+            if time.monotonic() >= due:
+                due = time.monotonic() + _EVERY
+                for message in (*self._figures(), *self._reports()):
+                    writer.write(frame(message))
+            await writer.drain()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), max(0.0, due - time.monotonic()))
+
+    def _figures(self) -> list[Figures]:
+        return [
+            Figures(channel, task, attempt, tally) for (channel, task), (attempt, tally) in tuple(self._tasks.items())
+        ]
+
+    def _reports(self) -> list[BreakerReport]:
+        """The breakers that have opened, closed or had a probe."""
+        now, found = time.monotonic(), []
+        for (app, handler), state in tuple(self._breakers.items()):
+            said = _said_of(state)
+            if said != self._told[app, handler]:
+                self._told[app, handler] = said
+                times = (now - state.opened_at, state.probe_at - now)
+                found.append(BreakerReport(app, handler, state.is_open, state.failures, state.probes, *times))
+        return found
+
+
+class ControlLine:
+    """What one query says and hears in this process; without an address it only writes to stderr."""
+
+    def __init__(self, address: ControlAddress | None) -> None:
+        self.link = None if address is None else ControlLink.of(address)
+        self._channel = 0 if address is None else address.channel
+        self._answer = Answer(self._channel)
+
+    @property
+    def orders(self) -> Orders:
+        """The newest orders."""
+        return Orders() if self.link is None else self.link.orders(self._channel)
+
+    def answer(self, *, is_drained: bool = False, paused: int = 0, loss: str = "") -> None:
+        """Say what the planner has done, once."""
+        said = replace(
+            self._answer,
+            is_drained=is_drained or self._answer.is_drained,
+            paused=paused or self._answer.paused,
+            loss=loss or self._answer.loss,
+        )
+        if said != self._answer and self.link is not None:
+            self._answer = said
+            self.link.say(said)
+
+    def notice(self, text: str) -> None:
+        """Say what is waited for. Without a connection it comes on stderr, which Spark passes on."""
+        text = " ".join(text.split())[:_LONGEST]
+        if self.link is None or not self.link.is_connected:
+            sys.stderr.write(f"laneway: {text}\n")
+            sys.stderr.flush()
+        else:
+            self.link.post(Notice(self._channel, text))
+
+    def watch(self, task: int, attempt: int, tally: Tally) -> None:
+        """Send the counts of a task from now on."""
+        if self.link is not None:
+            self.link.watch(self._channel, task, attempt, tally)
+
+    def unwatch(self, task: int) -> None:
+        """The task has ended."""
+        if self.link is not None:
+            self.link.unwatch(self._channel, task)
+
+
+class LineHandler(logging.Handler):
+    """Sends log records of this process to the driver, which logs them there."""
+
+    def __init__(self, link: ControlLink) -> None:
+        super().__init__()
+        self.link = link
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one."""
+        if self.link.is_connected:
+            self.link.post(LogLine(record.name, record.levelno, self.format(record)[:_LONGEST]))
+        else:
+            sys.stderr.write(f"{record.levelname} {record.name}: {self.format(record)}\n")
+
+
+def send_log_lines(link: ControlLink) -> None:
+    """Let the driver log what is logged in this process; a user's own configuration of logging is left alone."""
+    root, ours = logging.getLogger(), logging.getLogger("laneway")
+    for place in (root, ours):
+        for handler in [handler for handler in place.handlers if isinstance(handler, LineHandler)]:
+            place.removeHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = not root.handlers
+    (root if ours.propagate else ours).addHandler(LineHandler(link))
+
+
+def _said_of(state: BreakerState) -> tuple[object, ...]:
+    return (state.is_open, state.failures if state.is_open else 0, state.probe_at)

@@ -1,0 +1,226 @@
+"""The driver's end of the control connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from laneway._engines.spark.control import (
+    Answer,
+    BreakerReport,
+    ControlAddress,
+    Figures,
+    LogLine,
+    Notice,
+    Orders,
+    Over,
+    RefusedError,
+    frame,
+    prove_as_driver,
+    read_from_process,
+)
+from laneway.observe import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from laneway._engines.spark.control import FromProcess
+
+__all__ = ["Channel", "ControlServer"]
+
+_log = logger("spark")
+
+_UNSENT = 1024 * 1024  # bytes waiting for a process that does not read: it is cut off and may connect again
+_KEPT = 1_000  # notices that nobody has asked for
+_CLOSING = 2.0  # seconds in which the last words are sent
+
+
+class Channel:
+    """One query as the driver sees it. Any thread may use it."""
+
+    def __init__(self, server: ControlServer, number: int) -> None:
+        self._server = server
+        self._lock = threading.Lock()
+        self._notices: deque[str] = deque(maxlen=_KEPT)
+        self._tasks: dict[int, Figures] = {}
+        self._ended = -1
+        self.orders = Orders(number)
+        """What was ordered last."""
+        self.answer = Answer(number)
+        """What the planner said last."""
+
+    @property
+    def address(self) -> ControlAddress:
+        """Where its processes connect to; only once the server listens."""
+        return self._server.address(self.orders.channel)
+
+    def order(self, **changes: Any) -> None:
+        """Change orders; whoever is connected gets them now, the others when they connect."""
+        with self._lock:
+            self.orders = replace(self.orders, **changes)
+        self._server.send(self.orders)
+
+    def notices(self) -> list[str]:
+        """What was said since the last call."""
+        return [self._notices.popleft() for _ in range(len(self._notices))]
+
+    def running(self) -> list[Figures]:
+        """The newest counts of each task of the batch that runs."""
+        with self._lock:
+            return list(self._tasks.values())
+
+    def batch_over(self, attempts: list[int]) -> None:
+        """A batch is over whose tasks had these numbers: what is still under way of them says nothing new."""
+        with self._lock:
+            self._ended = max([self._ended, *attempts])
+            self._tasks.clear()
+
+    def received(self, message: Answer | Figures | Notice) -> None:
+        """Take in what a process says."""
+        match message:
+            case Answer():
+                self.answer = message
+            case Notice(text=text):
+                self._notices.append(text)
+                _log.warning("%s", text)
+            case Figures(task=task, attempt=attempt):
+                with self._lock:
+                    known = self._tasks.get(task)
+                    if attempt > self._ended and (known is None or attempt >= known.attempt):
+                        self._tasks[task] = message
+
+
+class ControlServer:
+    """Listens for the processes of one run. It keeps the newest orders and breakers for those that connect later."""
+
+    def __init__(self) -> None:
+        self._token = secrets.token_bytes(32)
+        self._place: tuple[str, int] | None = None
+        self._channels: dict[int, Channel] = {}
+        self._breakers: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
+        self._connected: set[asyncio.StreamWriter] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: asyncio.Server | None = None
+
+    def channel(self) -> Channel:
+        """A channel for one more query."""
+        number = len(self._channels) + 1
+        self._channels[number] = Channel(self, number)
+        return self._channels[number]
+
+    def listen(self, host: str, bind: str = "") -> None:
+        """Begin to listen.
+
+        Args:
+            host: where processes find this machine.
+            bind: the address to listen on, if it is another one.
+        """
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._run, args=(self._loop,), name="laneway-control", daemon=True).start()
+        opening = asyncio.start_server(self._serve, bind or host, 0)
+        self._server = asyncio.run_coroutine_threadsafe(opening, self._loop).result()
+        self._place = (host, self._server.sockets[0].getsockname()[1])
+
+    def address(self, channel: int) -> ControlAddress:
+        """Where processes of a channel connect to."""
+        if self._place is None:
+            raise RuntimeError("the control server does not listen yet")
+        return ControlAddress(*self._place, self._token, channel)
+
+    @property
+    def connections(self) -> int:
+        """How many processes are connected."""
+        return len(self._connected)
+
+    def cut(self) -> None:
+        """Cut every connection; those who had one connect again."""
+        self._call(self._cut)
+
+    def send(self, message: Orders) -> None:
+        """Send something to all that are connected."""
+        self._call(self._broadcast, frame(message))
+
+    def close(self) -> None:
+        """Say that the run is over and let go of all connections."""
+        self._call(self._end)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # closed meanwhile
+                self._loop.call_soon_threadsafe(function, *arguments)
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+            for task in (tasks := asyncio.all_tasks(loop)):
+                task.cancel()
+            if tasks:
+                loop.run_until_complete(asyncio.wait(tasks))
+        finally:
+            loop.close()
+
+    def _end(self) -> None:
+        assert self._server is not None and self._loop is not None  # noqa: S101, PT018 - for the type checker
+        self._server.close()
+        self._broadcast(frame(Over()))
+        for writer in tuple(self._connected):
+            writer.close()
+        self._loop.call_later(_CLOSING, self._loop.stop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = (writer.get_extra_info("peername") or ("?",))[0]
+        try:
+            await prove_as_driver(reader, writer, self._token)
+            for message in self._newest():
+                writer.write(frame(message))
+            self._connected.add(writer)
+            while True:
+                self._receive(await read_from_process(reader), writer)
+        except RefusedError as error:
+            _log.warning("control connection from %s closed: %s", peer, error)
+        except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
+            pass  # it ended and may connect again, or the run is over
+        finally:
+            self._connected.discard(writer)
+            writer.close()
+
+    def _newest(self) -> Iterator[Orders | BreakerReport]:
+        # Breakers first: what comes behind the first orders is news to those that connect again, too.
+        for at, report in self._breakers.values():
+            passed = time.monotonic() - at
+            yield replace(report, opened_ago=report.opened_ago + passed, probe_in=report.probe_in - passed)
+        for channel in tuple(self._channels.values()):
+            yield channel.orders
+
+    def _receive(self, message: FromProcess, writer: asyncio.StreamWriter) -> None:
+        match message:
+            case LogLine(logger=name, level=level, text=text):
+                logging.getLogger(name).log(level, "%s", text)
+            case BreakerReport(app=app, handler=handler):
+                self._breakers[app, handler] = (time.monotonic(), message)
+                self._broadcast(frame(message), but=writer)
+            case _:
+                if (channel := self._channels.get(message.channel)) is not None:
+                    channel.received(message)
+
+    def _broadcast(self, data: bytes, but: asyncio.StreamWriter | None = None) -> None:
+        for writer in tuple(self._connected):
+            if writer is but or writer.is_closing():
+                continue
+            if writer.transport.get_write_buffer_size() > _UNSENT:
+                writer.transport.abort()
+            else:
+                writer.write(data)
+
+    def _cut(self) -> None:
+        for writer in tuple(self._connected):
+            writer.transport.abort()
