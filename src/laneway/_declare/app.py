@@ -39,10 +39,11 @@ class App(Substitutes):
         name: consumer group, client id and checkpoint name.
         error_topic: pattern of the error topics' names, with ``{topic}``, ``{app}`` and ``{handler}``.
         retry_topic: pattern of the retry topics' names, with ``{step}`` too.
-        error_headers: whose header names parked copies carry besides laneway's own: ``spring`` for tools of Spring
-            Kafka, ``connect`` for those of Kafka Connect.
-        oversize: a copy that does not fit on the error topic has to ``wait``, or goes as a ``reference`` without value.
-        errors: when parked records are taken up again; only by hand by default.
+        error_headers: header names that parked copies have in addition to laneway's own: ``spring`` for tools of Spring
+            Kafka, ``connect`` for tools of Kafka Connect.
+        oversize: a copy that is too large for the error topic waits (``wait``), or is written without its value
+            (``reference``).
+        errors: runs over parked records; by default only manual ones.
 
     Example:
         >>> app = App("billing")
@@ -63,7 +64,7 @@ class App(Substitutes):
         errors: ErrorConsumer | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
-            # The name becomes a group id and part of a path, so nothing that could climb out of a folder.
+            # The name becomes a group id and part of a path, so it must not contain a path separator.
             raise DeclarationError(
                 f"App({name!r}): use 1 to 200 letters, digits, '.', '_' or '-', starting with a letter or digit"
             )
@@ -80,7 +81,7 @@ class App(Substitutes):
             "oversize": oversize,
         }
         self.engine: Callable[[], Any] | None = None
-        """Gives the direct engine that runs it in this process, while one does."""
+        """Returns the direct engine that runs this app in this process, if any."""
         self._setup: list[Callable[[], Any]] = []
         self._cleanup: list[Callable[[], Any]] = []
 
@@ -105,31 +106,30 @@ class App(Substitutes):
         acknowledge: Literal["auto", "manual"] = "auto",
         processes: int = 0,
     ) -> Callable[[F], F]:
-        """Declare a function that takes one record and returns nothing, a message or several.
+        """Declare a function that takes one record and returns nothing, a message, or several messages.
 
-        The function stays as it is: callable, picklable, testable.
+        The function itself is unchanged: callable, picklable, testable.
 
         Args:
-            topic: what to read.
-            lanes: how many keys of a partition may be in work at once. 1 by default, which is one record at a time per
+            topic: the topic to read.
+            lanes: how many keys of a partition may be handled at the same time. 1 by default, one record at a time per
                 partition, because a function must be written to run concurrently. The lanes of all partitions of one
                 process are a pool.
             retry: what to do when the function raises; by default the record is parked at once.
             timeout: time limit of one call. An async call is cancelled; a sync call cannot be stopped, so its record
-                counts as failed once it returns, and its key waits until then.
-            order: what runs one after the other: records of a ``key``, of a ``partition``, or ``none``.
-            order_by: what stands in for the key: a function of the record, such as ``by_header("customer")`` or
-                ``by_field("customer.id")``. Records of one value that are in different partitions have no order.
-            strict: forbid a busy partition to borrow the lanes of an idle one.
-            breaker: when to stop calling a function that fails again and again, and how to find out that it works
-                again; by default it is called whatever happens.
-            buffer: how much may wait in memory.
-            delay: run a record only when its timestamp is so old, and no later than that after it was first seen.
-            acknowledge: ``manual`` gives the function an `Ack` as its second argument: the record is finished when that
-                is told so, and not when the function returns.
-            processes: run the function in so many processes of its own, for work that computes: a time limit then
-                really stops a call. They take the place of the lanes; setup hooks run in each. On direct the function
-                is imported there, so it stands in a module. On Spark each Python worker has so many.
+                counts as failed when it returns, and its key waits until then.
+            order: which records are handled one after the other: those of a ``key``, of a ``partition``, or ``none``.
+            order_by: replaces the key for ordering: a function of the record, such as ``by_header("customer")`` or
+                ``by_field("customer.id")``. Records with the same value in different partitions are not ordered.
+            strict: each partition keeps its lanes; otherwise a busy one borrows those of an idle one.
+            breaker: circuit breaker: when to stop calling a failing function, and how to probe it; by default none.
+            buffer: limits of what may wait in memory.
+            delay: handle a record only when its timestamp is this old, at most this long after it was first seen.
+            acknowledge: ``manual`` passes an `Ack` as second argument: the record is finished by a call of it, and not
+                when the function returns.
+            processes: run the function in this many processes, for CPU-bound work. A timeout then really stops a call.
+                They replace the lanes; setup hooks run in each. On direct each process imports the function, so it must
+                be in a module. On Spark each Python worker has this many.
         """
         return self._declare(
             topic=topic,
@@ -158,26 +158,26 @@ class App(Substitutes):
         bisect: bool = False,
         processes: int = 0,
     ) -> Callable[[F], F]:
-        """Declare a function that takes a `Batch` of up to *size* records, gathered for at most *within*.
+        """Declare a function that takes a `Batch` of up to *size* records, collected for at most *within*.
 
         A batch may hold several records of one key, in order; a key is never in two batches at once.
 
         Args:
-            topic: what to read.
-            size: most records in a batch.
-            within: how long a record may wait for its batch to fill. On Spark a batch is also called when all records
-                of its micro-batch are read, and on the fake when the topic is read to its end.
-            lanes: how many batches per partition may be in work at once.
-            retry: what to do when the function raises; the whole batch is tried again or parked.
+            topic: the topic to read.
+            size: maximum records per batch.
+            within: how long a record may wait for its batch to fill. On Spark a batch also ends when all records
+                of its micro-batch are read, and on the fake at the end of the topic.
+            lanes: how many batches per partition may be handled at the same time.
+            retry: what to do when the function raises; the whole batch is retried or parked.
             timeout: time limit of one call, as for `handler`.
-            breaker: when to stop calling a function that fails again and again, as for `handler`.
-            buffer: how much may wait in memory.
-            bisect: when the function raises, call it again with each half, and so on down to single records: those
-                that fail alone are tried again or parked, the others are finished. Once a record has failed, later ones
-                of its key wait for its verdict. Calls are repeated, so the function must be idempotent. A bad record
-                among *n* costs at most 2·log2(*n*) calls more, *n* bad ones 2·*n*: when nothing can work, raise
-                `RetryAfter`, which is for the whole batch, as `Reject` and `Skip` are, and is not bisected.
-            processes: run the function in so many processes of its own, as for `handler`.
+            breaker: circuit breaker, as for `handler`.
+            buffer: limits of what may wait in memory.
+            bisect: when the function raises, call it again with each half, down to single records. Records that fail
+                alone are retried or parked, the others are finished. After a failed record, later ones of its key wait
+                for its outcome. Calls are repeated, so the function must be idempotent. One bad record among *n* costs
+                at most 2·log2(*n*) extra calls, *n* bad ones 2·*n*. If no record can succeed, raise `RetryAfter`:
+                it applies to the whole batch, like `Reject` and `Skip`, and is not bisected.
+            processes: run the function in this many processes, as for `handler`.
         """
         return self._declare(
             topic=topic,
@@ -205,26 +205,25 @@ class App(Substitutes):
         bisect: bool = False,
         processes: int = 0,
     ) -> Callable[[F], F]:
-        """Declare a function that takes a `Batch` of records that belong together, as a kind of your own says.
+        """Declare a function that takes a `Batch` of records that belong together, as *kind* groups them.
 
-        Records are gathered as for `batch_handler`; then *kind* cuts them into groups, and the function is called with
-        one group after the other, in the order given. Each group has its own outcome. Records of one key may be in
-        several groups: they run in the order of the groups, but once one has failed, later ones of its key wait for
-        its verdict.
+        Records are collected as for `batch_handler`. Then *kind* splits them into groups, and the function is called
+        with one group after the other. Each group has its own outcome. Records of one key may be in several groups:
+        they run in the order of the groups, but after a failure later ones of the key wait for its outcome.
 
         Args:
-            topic: what to read.
-            kind: `GroupedBy` or anything else with a method ``split(records)``; see `Grouping`. One that loses,
-                repeats or makes up a record fails everything that it was given.
-            size: most records gathered at once.
+            topic: the topic to read.
+            kind: `GroupedBy` or another object with a method ``split(records)``; see `Grouping`. If it loses, repeats
+                or invents a record, all collected records fail.
+            size: maximum records collected at once.
             within: how long a record may wait for the others, as for `batch_handler`.
-            lanes: how many gatherings per partition may be in work at once.
-            retry: what to do when the function raises; the group is tried again or parked.
+            lanes: how many collections per partition may be handled at the same time.
+            retry: what to do when the function raises; the group is retried or parked.
             timeout: time limit of one call, as for `handler`.
-            breaker: when to stop calling a function that fails again and again, as for `handler`.
-            buffer: how much may wait in memory.
-            bisect: look for the records that make a group fail, as for `batch_handler`.
-            processes: run the function in so many processes of its own, as for `handler`.
+            breaker: circuit breaker, as for `handler`.
+            buffer: limits of what may wait in memory.
+            bisect: find the records that make a group fail, as for `batch_handler`.
+            processes: run the function in this many processes, as for `handler`.
         """
         return self._declare(
             topic=topic,
@@ -252,22 +251,22 @@ class App(Substitutes):
         bisect: bool = False,
         processes: int = 0,
     ) -> Callable[[F], F]:
-        """Declare a function that takes a `Batch` with only the newest record of each key that was gathered.
+        """Declare a function that takes a `Batch` with only the newest collected record of each key.
 
-        Older records of a key are superseded: they never reach the function, and are finished only when the newest one
-        is. A tombstone counts as newest. Records without a key supersede nothing.
+        Older records of a key are superseded: they never reach the function, and are finished when the newest one is. A
+        tombstone may be the newest. Records without a key supersede nothing.
 
         Args:
-            topic: what to read.
-            size: most records gathered for a call; the function gets as many as there are keys among them.
-            within: how long a record may wait for the others; what each engine makes of it says `batch_handler`.
-            lanes: how many calls per partition may be in work at once.
-            retry: what to do when the function raises; a record that came meanwhile supersedes the failed one.
+            topic: the topic to read.
+            size: maximum records collected for a call; the function gets one per key.
+            within: how long a record may wait for the others, as for `batch_handler`.
+            lanes: how many calls per partition may run at the same time.
+            retry: what to do when the function raises; a newer record supersedes the failed one.
             timeout: time limit of one call, as for `handler`.
-            breaker: when to stop calling a function that fails again and again, as for `handler`.
-            buffer: how much may wait in memory.
-            bisect: look for the records that make a call fail, as for `batch_handler`.
-            processes: run the function in so many processes of its own, as for `handler`.
+            breaker: circuit breaker, as for `handler`.
+            buffer: limits of what may wait in memory.
+            bisect: find the records that make a call fail, as for `batch_handler`.
+            processes: run the function in this many processes, as for `handler`.
         """
         return self._declare(
             topic=topic,
@@ -292,7 +291,7 @@ class App(Substitutes):
         """Declare a function that takes a `pyarrow.Table` of up to *size* records.
 
         Columns: topic, partition, offset, timestamp, key, value, headers. Tables of one task come one after the
-        other, so order holds; no Python object is made per record beyond the Kafka client's own.
+        other, so the order is kept. No Python object is created per record beyond the Kafka client's own.
         """
         return self._declare(
             topic=topic,
@@ -309,29 +308,29 @@ class App(Substitutes):
         return function
 
     def cleanup(self, function: F) -> F:
-        """Run *function* when a worker process ends in good order."""
+        """Run *function* when a worker process ends cleanly."""
         self._cleanup.append(function)
         return function
 
     @property
     def setups(self) -> tuple[Callable[[], Any], ...]:
-        """What runs once in each worker process before its first record."""
+        """Functions that run once in each worker process before its first record."""
         return tuple(self._setup)
 
     @property
     def cleanups(self) -> tuple[Callable[[], Any], ...]:
-        """What runs when a worker process ends in good order."""
+        """Functions that run when a worker process ends cleanly."""
         return tuple(self._cleanup)
 
     def configured(
         self, changes: dict[str, dict[str, Any]], topics: dict[str, str], without: Collection[str] = ()
     ) -> App:
-        """A copy of this app with handler fields and topic names replaced, as a configuration asks for.
+        """A copy of this app with handler fields and topic names replaced, for a configuration.
 
         Args:
             changes: handler name to the fields to replace.
             topics: name in code to real name.
-            without: handlers that are switched off.
+            without: handlers that are disabled.
         """
         unknown = sorted(set(changes) - set(self._routes))
         if unknown:
@@ -350,7 +349,7 @@ class App(Substitutes):
         return copy
 
     def run(self, engine: Engine | None = None) -> Outcome:
-        """Run the handlers until a stop signal, on *engine* or on the one that the configuration names."""
+        """Run the handlers until a stop signal, on *engine* or on the configured one."""
         if engine is None:
             from laneway._engines.chosen import default_engine
 
@@ -358,7 +357,7 @@ class App(Substitutes):
         return engine.run(self)
 
     def why(self) -> list[Stall]:
-        """What stands still, and why, while a direct engine of this process runs the app; see its `why`."""
+        """What is stuck and why, while a direct engine of this process runs the app; see its `why`."""
         engine = None if self.engine is None else self.engine()
         return [] if engine is None else list(engine.why())
 
@@ -373,14 +372,14 @@ class App(Substitutes):
         return register
 
     def __repr__(self) -> str:
-        """As it is written."""
+        """As in code."""
         return f"App({self.name!r})"
 
 
 def _common(
     retry: Retry | None, timeout: Duration | None, breaker: Breaker | None, buffer: Buffer | None
 ) -> dict[str, Any]:
-    """What every kind of handler may be told, with its defaults."""
+    """Options of every kind of handler, with their defaults."""
     limit = None if timeout is None else _duration(timeout, "timeout")
     return {"retry": retry or Retry(), "timeout": limit, "breaker": breaker, "buffer": buffer or Buffer()}
 

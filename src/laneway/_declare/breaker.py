@@ -1,4 +1,4 @@
-"""Breaker: when a handler is not called for a while, because what it depends on is down."""
+"""Breaker: stops calls of a handler while its dependency is down."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _SHORTEST = timedelta(milliseconds=10)  # a shorter pause would keep a core busy
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """Stops calling a handler that fails again and again, and probes until it succeeds.
+    """Circuit breaker: stops calling a handler that keeps failing, and probes until it succeeds.
 
-    Retries are for a record that fails, a breaker is for a dependency that is down: while it is open, nothing is called
-    and nothing more is read, so an outage does not park the topic. After *pause* one call is made; when it succeeds
-    the work goes on, else the next one is made after a pause twice as long.
+    Retries are for a record that fails, a breaker is for a dependency that is down. While it is open, nothing is called
+    and nothing more is read, so an outage does not park the topic. After *pause* one call is made. If it succeeds, the
+    breaker closes; otherwise the next call comes after a pause twice as long.
 
-    What fails because of the outage costs its record nothing: the call that opens the breaker, those under way at that
-    moment, and probes use up no attempt and park nothing. So an outage parks at most ``failures - 1`` records.
+    Failures caused by the outage cost a record nothing: the call that opens the breaker, calls in flight at that
+    moment, and probes use no attempt and park nothing. So an outage parks at most ``failures - 1`` records.
 
-    Each process counts for itself. A success, or `Skip`, begins the count anew. `Reject`, `CodecError` and what is not
-    `Retry.retriable` are the record's own fault and count neither way; every other error counts, `RetryAfter` and a
-    time limit too. A batch has failed when no record of it was handled.
+    Each process counts for itself. A success or `Skip` resets the count. `Reject`, `CodecError` and errors that are not
+    `Retry.retriable` are the record's own fault and do not count; every other error counts, also `RetryAfter` and a
+    timeout. A batch has failed when no record of it was handled.
 
     Args:
-        failures: calls that fail one after the other before it opens. Above the attempts of a record, or a single bad
-            record opens it; then it stays open until a record of another key, or a later version, succeeds.
-        pause: how long nothing is called; doubles with each probe that fails. At least 10 ms.
-        pause_max: the pause never grows beyond this, or beyond *pause* when that is longer.
-        when: told of each error that counts; True opens the breaker at once. A quick, picklable function.
+        failures: consecutive failures that open it. Set it above the attempts of a record, or one bad record opens it;
+            then it stays open until a record of another key, or a newer version of the app, succeeds.
+        pause: how long nothing is called; doubles with each failed probe. At least 10 ms.
+        pause_max: the longest pause; *pause* itself if that is longer.
+        when: called with each error that counts; True opens the breaker at once. A quick, picklable function.
 
     Example:
         >>> Breaker(failures=3, pause="5s", pause_max="12s").pause_after(probes=2)
@@ -54,9 +54,9 @@ class Breaker:
     most: timedelta = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check and keep the parsed durations."""
+        """Validate, and keep the parsed durations."""
         if self.failures < 1:
-            raise DeclarationError(f"Breaker(failures={self.failures}): it opens after 1 failed call or more")
+            raise DeclarationError(f"Breaker(failures={self.failures}): it must be 1 or more")
         if self.when is not None and not callable(self.when):
             raise DeclarationError(f"Breaker(when={self.when!r}): give a function of the error")
         try:
@@ -65,14 +65,16 @@ class Breaker:
         except ValueError as error:
             raise DeclarationError(f"Breaker: {error}") from error
         if self.first < _SHORTEST:
-            raise DeclarationError(f"Breaker(pause={self.pause!r}): use 10ms or more, or probes never rest")
+            raise DeclarationError(
+                f"Breaker(pause={self.pause!r}): it must be 10ms or more, or probes would keep a core busy"
+            )
 
     def pause_after(self, probes: int) -> timedelta:
-        """How long nothing is called after so many probes have failed."""
-        # The cap keeps a float from overflowing, and a timedelta with it.
+        """The pause after this many failed probes."""
+        # The cap avoids an overflow of the float and of the timedelta.
         return timedelta(seconds=min(self.first.total_seconds() * 2.0 ** min(probes, 62), self.most.total_seconds()))
 
 
 def is_failure(error: BaseException, retry: Retry) -> bool:
-    """Whether an error counts against the handler, and not against the record: then trying again may help."""
+    """Whether an error counts against the handler and not against the record, so that a retry may help."""
     return not isinstance(error, Unacknowledged) and retry.is_retriable(error)

@@ -1,4 +1,4 @@
-"""Cron: when a schedule of five fields falls due. Pure: the moment is passed in."""
+"""Cron: schedules of five fields. Pure: the time is a parameter."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["Cron"]
 
 _DAY = timedelta(days=1)
-_LONGEST = 366 * 41  # days; a 29 February that is a Sunday may be forty years away
-_SET_BACK = timedelta(hours=3)  # more than clocks are ever set back by; later hours cannot come before
+_LONGEST = 366 * 41  # days; a 29 February on a Sunday may be forty years away
+_SET_BACK = timedelta(hours=3)  # more than clocks are ever set back by, so later hours cannot come earlier
 _MOST = 1_000  # characters; a list of every minute has 170
 
 
@@ -40,12 +40,12 @@ class Cron:
     """A schedule such as ``*/15 * * * *``: minute, hour, day of month, month, day of week.
 
     Each field is ``*``, a number, a range ``1-5``, a step ``*/15`` or ``10-50/20``, or a list of these. Months and days
-    of the week may be named by three letters; Sunday is 0 or 7. When neither day field begins with ``*``, one of the
-    two is enough.
+    of the week may have names of three letters; Sunday is 0 or 7. If neither day field begins with ``*``, a match of
+    one of the two is enough.
 
-    Times are local. Where clocks are set forward, a time that is left out falls due when they are; where they are set
-    back, a time that comes twice falls due once. A schedule for every hour (its second field begins with ``*``) is not
-    changed by that: it goes by the time that passes.
+    Times are local. When clocks are set forward, a skipped time is due at that moment. When they are set back, a time
+    that comes twice is due once. A schedule for every hour (its second field begins with ``*``) follows elapsed time
+    instead.
 
     Example:
         >>> Cron.parse("30 6 * * mon-fri").next_after(datetime(2026, 1, 2, 7, 0, tzinfo=UTC), UTC).isoformat()
@@ -60,16 +60,16 @@ class Cron:
     weekdays: frozenset[int]
     """0 is Sunday."""
     either_day: bool
-    """Both day fields are restricted, and one that fits is enough."""
+    """Both day fields are restricted, and one match is enough."""
     is_hourly: bool
-    """The hours are not named one by one, so that it goes by the time that passes."""
+    """The hour field begins with ``*``, so the schedule follows elapsed time."""
 
     @classmethod
     def parse(cls, text: object) -> Cron:
-        """Read a schedule.
+        """Parse a schedule.
 
         Raises:
-            ValueError: with a text that says which part is wrong and what to write.
+            ValueError: the message names the wrong part and what to write.
         """
         if not isinstance(text, str) or len(text) > _MOST:
             raise ValueError(f"{str(text)[:40]!r} is not a schedule; write five fields, for example '*/15 * * * *'")
@@ -84,7 +84,7 @@ class Cron:
         )
         is_any_day = parts[2].startswith("*") or parts[4].startswith("*")
         if parts[4].startswith("*") and all(min(days) > _LENGTHS[month - 1] for month in months):
-            raise ValueError(f"{text!r}: no month that it names has a day {min(days)}, so it would never fall due")
+            raise ValueError(f"{text!r}: none of its months has a day {min(days)}, so it would never be due")
         return cls(
             text=" ".join(parts),
             minutes=tuple(sorted(minutes)),
@@ -97,13 +97,13 @@ class Cron:
         )
 
     def next_after(self, moment: datetime, zone: tzinfo | None = None) -> datetime:
-        """The first time after *moment* at which it falls due, in UTC.
+        """The first due time after *moment*, in UTC.
 
         Args:
             moment: an aware datetime.
-            zone: whose local time counts; that of this machine by default.
+            zone: the time zone of the schedule; the machine's by default.
         """
-        # A day earlier: clocks that are set back past midnight bring the day before a second time.
+        # A day earlier: clocks that are set back past midnight repeat a part of the day before.
         first = moment.astimezone(zone).date() - _DAY
         found: datetime | None = None
         for number in range(_LONGEST):
@@ -118,17 +118,17 @@ class Cron:
             if found is not None and day > found.date() + _DAY:
                 return found
         if found is None:
-            raise ValueError(f"{self.text!r} does not fall due within {_LONGEST // 366} years")
+            raise ValueError(f"{self.text!r} is not due within {_LONGEST // 366} years")
         return found
 
     def has_day(self, day: date) -> bool:
-        """Whether it may fall due on a day."""
+        """Whether it may be due on a day."""
         in_month, in_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         is_day = (in_month or in_week) if self.either_day else (in_month and in_week)
         return is_day and day.month in self.months
 
     def _moments(self, hour: datetime, zone: tzinfo | None) -> Iterator[datetime]:
-        """When it falls due in an hour, in UTC."""
+        """Due times in an hour, in UTC."""
         for minute in self.minutes:
             wall = hour.replace(minute=minute)
             early, late = _as_utc(wall, 0, zone), _as_utc(wall, 1, zone)
@@ -140,18 +140,18 @@ class Cron:
                 yield _set_forward(late, early, zone)
 
     def __str__(self) -> str:
-        """As it was written."""
+        """The normalised text."""
         return self.text
 
 
 def _as_utc(wall: datetime, fold: int, zone: tzinfo | None) -> datetime:
-    """A local time as UTC. The two folds differ where it comes twice; where it never does, the later one is first."""
+    """A local time in UTC. The folds differ if it comes twice; if it is skipped, fold 0 is the later one."""
     local = wall.replace(fold=fold)
     return (local.astimezone(UTC) if zone is None else local.replace(tzinfo=zone).astimezone(UTC)).replace(fold=0)
 
 
 def _set_forward(before: datetime, after: datetime, zone: tzinfo | None) -> datetime:
-    """When clocks were set forward, which is later than *before* and no later than *after*."""
+    """When clocks were set forward: after *before*, and not after *after*."""
     offset = after.astimezone(zone).utcoffset()
     while after - before > timedelta(seconds=1):
         middle = before + (after - before) // 2
@@ -163,7 +163,7 @@ def _set_forward(before: datetime, after: datetime, zone: tzinfo | None) -> date
 
 
 def _values(text: str, field: _Field) -> set[int]:
-    """All numbers that a field stands for."""
+    """All numbers that a field matches."""
     found: set[int] = set()
     for part in text.lower().split(","):
         span, slash, step = part.partition("/")

@@ -1,4 +1,4 @@
-"""ErrorConsumer: when parked records are taken up again, and what is done with them."""
+"""ErrorConsumer: handles parked records again, on a schedule."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["ErrorConsumer", "ErrorRuns"]
 
 @dataclass(frozen=True, slots=True)
 class ErrorConsumer:
-    """Takes up the parked records of an app again, on a schedule or by hand (``laneway errors run``).
+    """Handles the parked records of an app again, on a schedule or manually (``laneway errors run``).
 
-    A run begins where the last one ended and goes as far as the error topics reached when it began, so a record that is
-    parked again waits for the next run. Runs of one process never overlap: one that falls due meanwhile is left out.
+    A run starts where the last one ended, and ends where the error topics ended when it started, so a record that is
+    parked again waits for the next run. Runs of one process never overlap: a run that is due during another is skipped.
 
     Args:
-        cron: when runs begin, such as ``*/15 * * * *``, in local time; None for only by hand.
-        max_errors: a record that has been parked so often is skipped: it is not run again and stays on the error topic.
-            None for no limit, which lets a record that can never succeed be parked anew in each run.
-        stop_when_idle: how long an engine that waits for records waits before it ends a run. A run on Spark ends as
-            soon as there is nothing left.
-        stop_when_new: a run ends, in each partition, before the first record that was parked so shortly before the run;
-            what just failed is likely to fail again. ``0s`` takes up everything.
-        action: ``handle`` calls the handler that parked the record, or what `App.error_handler` put in its place.
+        cron: when runs start, such as ``*/15 * * * *``, in local time; None for manual runs only.
+        max_errors: a record that was parked this often is skipped: it is not handled and stays on the error topic. None
+            for no limit; then a record that can never succeed is parked again in each run.
+        stop_when_idle: how long an engine that waits for records waits before it ends a run. A run on Spark ends at the
+            last record.
+        stop_when_new: in each partition a run ends before the first record parked within this time before the run,
+            because it is likely to fail again. ``0s`` means no limit.
+        action: ``handle`` calls the handler that parked the record, or its `App.error_handler`.
             ``replay`` copies the record back to its topic.
-        enabled: False for no runs on a schedule.
+        enabled: False disables scheduled runs.
 
     Example:
         >>> from laneway import App
@@ -51,12 +51,12 @@ class ErrorConsumer:
     new: timedelta = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check and keep what was parsed."""
+        """Validate, and keep the parsed values."""
         limit: object = self.max_errors
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise DeclarationError(
-                f"ErrorConsumer(max_errors={limit!r}): a record on an error topic has been parked at least "
-                "once, so it is 1 or more, or None for no limit"
+                f"ErrorConsumer(max_errors={limit!r}): a record on an error topic was parked at least "
+                "once, so use 1 or more, or None for no limit"
             )
         if self.action not in ("handle", "replay"):
             raise DeclarationError(f"ErrorConsumer(action={self.action!r}): use 'handle' or 'replay'")
@@ -69,18 +69,18 @@ class ErrorConsumer:
 
     @property
     def due(self) -> Cron | None:
-        """The schedule, when there is one and it is not switched off."""
+        """The schedule, if there is one and it is enabled."""
         return self.schedule if self.enabled else None
 
 
 @dataclass(slots=True)
 class ErrorRuns:
-    """What the runs over an app's error topics did."""
+    """Results of the runs over an app's error topics."""
 
     runs: int = 0
-    """Runs that ended well."""
+    """Runs that succeeded."""
     failed: int = 0
-    """Runs that did not; the next one begins where they stopped."""
+    """Runs that failed; the next one starts where they stopped."""
     left_out: int = 0
-    """Runs that fell due while another one was under way."""
+    """Runs that were due during another run and were skipped."""
     tally: Tally = field(default_factory=Tally)

@@ -1,4 +1,4 @@
-"""Extensions: what an app is given beside its handlers: interceptors and subscribers."""
+"""Extensions: the interceptors and subscribers of an app."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Extensions:
         self._wanted: set[type] = set()
 
     def consume_interceptor(self, *, of: Handler | str | None = None) -> Callable[[Consume], Consume]:
-        """Declare a function that sees each record before the handler does, when its value is decoded.
+        """Declare a function that sees each record before the handler, with its value decoded.
 
         It returns the record, a changed copy (``record.replaced(value=…)``), or None to drop it, which counts as
-        skipped. Only the handler sees the change: the ledger, retries and the copies on retry and error topics have the
-        record as it came. What it raises fails the record, as if the handler had raised it.
+        skipped. Only the handler sees the change; retries and copies on retry and error topics have the original
+        record. An exception fails the record, as if the handler had raised it.
 
         Interceptors run in the order of their declaration, those of all handlers first.
 
@@ -61,8 +61,8 @@ class Extensions:
     def produce_interceptor(self, *, of: Handler | str | None = None) -> Callable[[Produce], Produce]:
         """Declare a function that sees each message that a handler returned, before it is encoded.
 
-        It returns the message, a changed copy (``message.replaced(headers=…)``), or None to drop it. What it raises
-        fails the record, as if the handler had raised it.
+        It returns the message, a changed copy (``message.replaced(headers=…)``), or None to drop it. An exception fails
+        the record, as if the handler had raised it.
 
         Args:
             of: the handler, or its name; all handlers by default.
@@ -72,9 +72,9 @@ class Extensions:
     def error_interceptor(self, *, of: Handler | str | None = None) -> Callable[[Error], Error]:
         """Declare a function that sees each copy before it goes to the error topic, with the record and its error.
 
-        It returns the copy, a changed one, to mask a value or add headers, or None: then the record is finished
-        without a copy and counts as dropped. Copies for retry topics do not pass it. When it fails, the copy goes out
-        as it was before it, since a record must not be lost, and `laneway.events.InterceptorFailed` tells.
+        It returns the copy, a changed one (to mask a value or add headers), or None: then the record is finished
+        without a copy and counts as dropped. It does not see copies for retry topics. If it fails, the copy is written
+        without its changes, because a record must not be lost, and `laneway.events.InterceptorFailed` is emitted.
 
         Args:
             of: the handler, or its name; all handlers by default.
@@ -88,11 +88,11 @@ class Extensions:
         return self._intercept("error", of)
 
     def last_step(self, *, of: Handler | str | None = None) -> Callable[[Last], Last]:
-        """Declare a function that is told when even the copy for the error topic cannot be written, at each try.
+        """Declare a function that is called at each failed attempt to write the copy for the error topic.
 
-        It takes the record and why the copy failed. The record is unfinished, its key waits, the copy is tried again,
-        unless the function returns True: then it has put the record somewhere safe, and the record is finished and
-        counts as rescued. It runs on the reading thread, so it should be short; what it raises changes nothing.
+        It takes the record and the error. The record stays unfinished, its key waits, and the copy is retried, unless
+        the function returns True: then it has saved the record elsewhere, and the record is finished and counts as
+        rescued. It runs on the reading thread, so it should be short; an exception changes nothing.
 
         Args:
             of: the handler, or its name; all handlers by default.
@@ -114,11 +114,11 @@ class Extensions:
         self, kind: type[Event], other: type[Event], third: type[Event], /, *more: type[Event]
     ) -> Callable[[F], F]: ...
     def on(self, *kinds: Any) -> Callable[[Any], Any]:
-        """Declare a function that is called with each event of some kinds; see `laneway.events`.
+        """Declare a function that is called with each event of the given kinds; see `laneway.events`.
 
         It is called in the process that runs the app, one call at a time: on Spark in the driver after each batch,
-        which waits for it, so it should be short. It may hold a lock or a connection: it does not travel. What it
-        raises is reported in one line and harms nothing.
+        which waits for it, so it should be short. It may hold a lock or a connection, because it is never pickled. An
+        exception is logged and has no other effect.
 
         Example::
 
@@ -135,12 +135,12 @@ class Extensions:
         return register
 
     def tell(self, *events: Event) -> None:
-        """Tell the subscribers of events, in their order. Engines call it."""
+        """Pass events to the subscribers, in order. Engines call it."""
         if self._wanted:
             self._subscribers.tell(*events)
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether anybody subscribed to a kind of event."""
+        """Whether a kind of event has a subscriber."""
         return kind in self._wanted
 
     def _intercept(self, side: Side, of: Handler | str | None) -> Callable[[F], F]:
@@ -151,7 +151,7 @@ class Extensions:
         return register
 
     def _extended(self, name: str, routes: Iterable[HandlerSpec]) -> tuple[HandlerSpec, ...]:
-        """The routes with what concerns them."""
+        """The handlers with their interceptors and subscriptions."""
         found = tuple(routes)
         if not self._interception.declared and not self._wanted:
             return found
@@ -160,6 +160,6 @@ class Extensions:
         return tuple(replace(route, interceptors=resolved[route.name], wanted=wanted) for route in found)
 
     def _share_with(self, copy: Extensions, without: Collection[str]) -> None:
-        """Give a copy of the app the same, except what is only for handlers that it lacks."""
+        """Copy the extensions to a copy of the app, except those of handlers that it lacks."""
         copy._subscribers, copy._wanted = self._subscribers, self._wanted
         copy._interception = self._interception.without(without)

@@ -1,4 +1,4 @@
-"""Handler kinds of one's own: what cuts the records that were gathered into the groups that are called."""
+"""Groupings: split collected records into the groups that a custom handler is called with."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["GroupedBy", "Grouping"]
 
 
 class Grouping(Protocol):
-    """A handler kind: any object with this one method.
+    """A grouping: any object with this method.
 
-    It travels to other processes, and calls of several lanes use it at once, so it keeps nothing between two calls.
+    It must be picklable, and lanes use it concurrently, so it must not keep state between calls.
 
     Example::
 
@@ -33,23 +33,23 @@ class Grouping(Protocol):
     """
 
     def split(self, records: Sequence[Record[Any]]) -> Iterable[Iterable[Record[Any]]]:
-        """Cut records into the groups that the function is called with, one after the other.
+        """Split records into the groups that the function is called with, one after the other.
 
-        Each record is to be in exactly one group; a group without records is passed over. Values are decoded, and the
-        records of one key stand in their order, which is kept as far as the groups keep it.
+        Each record must be in exactly one group; empty groups are ignored. Values are decoded, and the records of one
+        key are in order; it is kept as far as the groups keep it.
 
         Args:
-            records: what was gathered, at least one.
+            records: the collected records, at least one.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedBy:
-    """The kind that groups records by a field of their JSON value, such as ``"customer.id"``.
+    """Groups records by a field of their JSON value, such as ``"customer.id"``.
 
-    Groups come in the order of their first records, and keep the order of the records. Those without the field, or
-    without a JSON value, are a group of their own. The value is read once more for this, as by `by_field`.
+    Groups come in the order of their first records, and keep the order of their records. Records without the field or
+    without a JSON value form one group. The value is parsed once more for this, as by `by_field`.
 
     Example:
         >>> from laneway import Topic
@@ -62,13 +62,13 @@ class GroupedBy:
     path: str
 
     def __post_init__(self) -> None:
-        """Refuse what names no field."""
+        """Refuse a path without a field."""
         path: Any = self.path
         if not isinstance(path, str) or not all(path.split(".")):
             raise DeclarationError(f"GroupedBy({self.path!r}): name a field, such as GroupedBy('customer.id')")
 
     def split(self, records: Sequence[Record[Any]]) -> list[list[Record[Any]]]:
-        """One group for each value of the field."""
+        """One group per value of the field."""
         field = by_field(self.path)
         groups: dict[bytes | None, list[Record[Any]]] = {}
         for record in records:
@@ -79,5 +79,5 @@ class GroupedBy:
 def _value(field: Callable[[Record[Any]], bytes | None], record: Record[Any]) -> bytes | None:
     try:
         return field(record)
-    except (ValueError, RecursionError):  # not JSON, or no sane one: only a JSON codec would have kept it out
+    except (ValueError, RecursionError):  # not JSON; only a JSON codec would have refused it earlier
         return None

@@ -1,4 +1,4 @@
-"""HandlerSpec: one handler and how it is to be run."""
+"""HandlerSpec: one handler and its options."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 Oversize = Literal["wait", "reference"]
 OVERSIZE: tuple[Oversize, ...] = ("wait", "reference")
-"""What becomes of a copy that does not fit on the error topic without its trace either."""
-_ANY = "\0"  # stands for the app, whose name a route does not know; no topic has it in its own
+"""What happens to a copy that is too large for the error topic even without its trace."""
+_ANY = "\0"  # stands for the app, whose name a spec does not know; no topic name contains it
 
 __all__ = ["Buffer", "HandlerSpec", "Kind", "Order", "OrderBy", "Oversize", "check_together", "checked"]
 
 Order = Literal["key", "partition", "none"]
 Kind = Literal["single", "batch", "unique", "custom", "columnar"]
 OrderBy = Callable[[Any], Any]
-"""What orders records instead of the Kafka key: a function of the record; None means no order."""
+"""Replaces the Kafka key for ordering: a function of the record; None means no order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """How much may wait in memory, for each task or process, before it stops reading.
+    """How much may wait in memory per task or process before it stops reading.
 
     Args:
-        records: read and not yet finished. 20,000 keeps several hundred lanes busy through uneven keys.
-        size: bytes of their keys and values. With the client's own prefetch (as much again) this bounds memory.
+        records: records that are read and not finished. 20,000 keeps several hundred lanes busy with uneven keys.
+        size: bytes of their keys and values. Together with the client's prefetch (as much again) it bounds memory.
     """
 
     records: int = 20_000
     size: Size = "64MiB"
 
     def __post_init__(self) -> None:
-        """Check and normalise."""
+        """Validate and normalise."""
         if self.records < 1:
             raise DeclarationError(f"Buffer(records={self.records}): at least 1 record must fit")
         try:
@@ -58,7 +58,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """One handler and how it is to be run: what `App.handler` and its siblings collect."""
+    """One handler and its options, as `App.handler` and its siblings collect them."""
 
     name: str
     topic: Topic[Any]
@@ -74,41 +74,41 @@ class HandlerSpec:
     within: timedelta = timedelta(seconds=3)
     buffer: Buffer = field(default_factory=Buffer)
     error_topic: str | None = None
-    """Pattern of the error topic's name; None for the usual one."""
+    """Pattern of the error topic's name; None for the default."""
     retry_topic: str | None = None
-    """Pattern of the retry topics' names; None for the usual one."""
+    """Pattern of the retry topics' names; None for the default."""
     order_by: OrderBy | None = None
     delay: timedelta = timedelta(0)
-    """A record is not run before its timestamp is so old."""
+    """A record is not handled before its timestamp is this old."""
     step: int = 0
-    """0 reads the source topic; 1 and more reads the retry topic of that step."""
+    """0: the source topic; 1 and more: the retry topic of that step."""
     source: str = ""
-    """The topic whose records climb the ladder; empty when it is the one that is read."""
+    """The source topic of the steps; empty if this handler reads it itself."""
     cluster: str | None = None
-    """Name of the cluster it reads from, once the configuration was applied; None for the default one."""
+    """Name of the cluster it reads from, after the configuration was applied; None for the default."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Topic in code to where messages for it go: its real name, or ``name@cluster`` on another cluster than `cluster`.
     Topics that are not in it keep their name and go to `cluster`."""
     error_headers: Style = "laneway"
     oversize: Oversize = "wait"
-    """What becomes of a copy that does not fit on the error topic."""
+    """What happens to a copy that is too large for the error topic."""
     step_functions: Mapping[int, Callable[..., Any]] = field(default_factory=dict)
-    """Functions that stand in for the handler on some steps."""
+    """Functions that replace the handler on some steps."""
     error_function: Callable[..., Any] | None = None
-    """Stands in for the handler when its parked records are run again."""
+    """Replaces the handler in error runs."""
     rerun: ErrorRunFilter | None = None
-    """Given when it reads the error topic."""
+    """Set in an error run."""
     interceptors: Interceptors = field(default_factory=Interceptors)
     wanted: frozenset[type] = frozenset()
-    """Events that somebody subscribed to; those of records that went well are made only then."""
+    """Subscribed events; events of successful records are emitted only to subscribers."""
     grouping: Grouping | None = None
-    """Cuts what a custom handler gathered into the groups that it is called with."""
+    """Splits the records that a custom handler collected into groups."""
     bisect: bool = False
-    """Whether the halves of a batch that failed are called again, to find the records that made it fail."""
+    """Whether the halves of a failed batch are called again, to find the records that made it fail."""
     is_manual: bool = False
-    """Whether the handler is given an `Ack`, which finishes the record, and not by its return."""
+    """Whether an `Ack` finishes the record, and not the return of the handler."""
     processes: int = 0
-    """How many processes of its own the handler has in each process that runs tasks; 0 for none."""
+    """How many processes run the handler, per process that runs tasks; 0 for none."""
 
     @property
     def is_batch(self) -> bool:
@@ -123,31 +123,31 @@ class HandlerSpec:
 
     @property
     def kept_order(self) -> Order:
-        """The order really kept: with no more than one lane a partition is worked through one record at a time."""
+        """The effective order: with one lane a partition is handled one record at a time."""
         is_serial = self.lanes <= 1 and not self.processes and self.kind == "single"
         return "partition" if is_serial else self.order
 
     def order_value(self, record: Record[Any]) -> Any:
-        """What orders a record; one for which it cannot be told keeps the order of its key."""
+        """The ordering key of a record; if it cannot be computed, the record's own key."""
         try:
             return record.key if self.order_by is None else self.order_by(record)
         except Exception:  # noqa: BLE001 - a user's function, on a record that may be poison
             return (record.key,)
 
     def lane_key(self, record: Record[Any]) -> Any:
-        """What records that run one after the other have in common; None for a record that waits for none."""
+        """What records that are handled one after the other have in common; None for a record without order."""
         order = self.kept_order
         if order == "key":
             return self.order_value(record)
         return record.partition if order == "partition" else None
 
     def error_topic_of(self, app: str) -> str:
-        """Name of the topic where failed records are parked."""
+        """Name of the error topic."""
         pattern = self.error_topic or ERROR_PATTERN
         return topic_name(pattern, topic=self.source or self.topic.name, app=app, handler=self.name)
 
     def retry_topic_of(self, app: str, step: int) -> str:
-        """Name of the topic where failed records wait for a step of the ladder, the first of which is 1."""
+        """Name of the retry topic of a step, from 1 on."""
         pattern = self.retry_topic or RETRY_PATTERN
         return topic_name(pattern, topic=self.source or self.topic.name, app=app, handler=self.name, step=step)
 
@@ -156,7 +156,7 @@ class HandlerSpec:
         return [self.retry_topic_of(app, step) for step in range(1, self.retry.hops + 1)]
 
     def at_step(self, app: str, step: int) -> HandlerSpec:
-        """The route that runs one step of the ladder; 0 is this one."""
+        """The spec for one step of the ladder; 0 is this one."""
         if not step:
             return self
         return replace(
@@ -170,16 +170,16 @@ class HandlerSpec:
 
     @property
     def parks_behind(self) -> bool:
-        """Whether later records of a key queue behind those of it that wait on a retry topic."""
+        """Whether later records of a key queue behind one that waits on a retry topic."""
         return self.retry.mode == "ordered" and bool(self.retry.hops) and self.kept_order != "none"
 
     def with_changes(self, **changes: Any) -> HandlerSpec:
-        """A copy with some fields replaced, checked again."""
+        """A copy with some fields replaced, validated again."""
         return checked(replace(self, **changes))
 
 
 def checked(route: HandlerSpec) -> HandlerSpec:
-    """Refuse what cannot work, with the reason."""
+    """Refuse options that cannot work, with the reason."""
     where = f"handler {route.name!r}"
     if not callable(route.function):
         raise DeclarationError(f"{where}: {route.function!r} is not a function")
@@ -209,16 +209,20 @@ def checked(route: HandlerSpec) -> HandlerSpec:
 
 def _check_processes(route: HandlerSpec, where: str) -> None:
     if route.processes < 0:
-        raise DeclarationError(f"{where}: processes={route.processes}; it is 0, for none of its own, or more")
+        raise DeclarationError(f"{where}: processes={route.processes}; it must be 0 (none) or more")
     if route.processes and route.is_manual:
-        raise DeclarationError(f"{where}: what acknowledges by hand must be in this process; leave processes out")
+        raise DeclarationError(f"{where}: manual acknowledgement works only in this process; remove processes")
     if route.processes and (route.is_async or route.kind == "columnar"):
-        what = "an async handler waits, it does not compute" if route.is_async else "tables are worked on by Arrow"
-        raise DeclarationError(f"{where}: processes={route.processes}: {what}; leave processes out")
+        what = (
+            "an async handler waits and does not compute"
+            if route.is_async
+            else "Arrow computes on tables without Python's lock"
+        )
+        raise DeclarationError(f"{where}: processes={route.processes}: {what}; remove processes")
 
 
 def _check_batch(route: HandlerSpec, where: str) -> None:
-    """Refuse what has nothing to halve, and kinds that are none; what a kind really does shows only when it runs."""
+    """Refuse bisect without batches, and objects that are no grouping."""
     if route.bisect and not route.is_batch:
         raise DeclarationError(f"{where}: bisect=True halves batches, and a {route.kind} handler takes none")
     if route.kind != "custom":
@@ -226,7 +230,7 @@ def _check_batch(route: HandlerSpec, where: str) -> None:
     kind: Any = route.grouping
     split = getattr(kind, "split", None)
     if isinstance(kind, type):
-        raise DeclarationError(f"{where}: kind={kind.__name__} is a class; give an object of it")
+        raise DeclarationError(f"{where}: kind={kind.__name__} is a class; pass an instance")
     if not callable(split) or isinstance(kind, (str, bytes)):
         raise DeclarationError(
             f"{where}: kind={kind!r} has no method split(records); give GroupedBy(…) or a kind of your own"
@@ -236,10 +240,13 @@ def _check_batch(route: HandlerSpec, where: str) -> None:
 
 
 def _check_names(route: HandlerSpec, where: str) -> None:
-    """Refuse topics beside the source that are the source, or each other."""
+    """Refuse retry and error topics that are the source topic, or each other."""
     beside = [route.error_topic_of(_ANY), *route.retry_topics_of(_ANY)]
     if route.topic.name in beside or (route.error_topic and route.error_topic == route.source):
-        raise DeclarationError(f"{where}: its error topic is the topic it reads, so a failed record would never end")
+        raise DeclarationError(
+            f"{where}: the error topic is also the source topic, so a failing record would loop forever; choose "
+            "another error_topic"
+        )
     if len(set(beside)) < len(beside):
         named = ", ".join(sorted(name.replace(_ANY, "{app}") for name in beside))
         raise DeclarationError(
@@ -249,22 +256,23 @@ def _check_names(route: HandlerSpec, where: str) -> None:
 
 
 def check_together(app: str, routes: Iterable[HandlerSpec]) -> None:
-    """Refuse handlers that would get each other's records through their retry and error topics.
+    """Refuse handlers that would get each other's records from their retry and error topics.
 
     Raises:
-        DeclarationError: with the two and what to write instead.
+        DeclarationError: names the two, and what to write instead.
     """
     found = list(routes)
-    # Topics of one name on two clusters are two topics.
+    # Topics of the same name on two clusters are different topics.
     sources = {(route.cluster, route.topic.name): route.name for route in found if route.rerun is None}
     owners: dict[tuple[str | None, str], str] = {}
     for route in found:
         beside = [] if route.rerun is not None else [route.error_topic_of(app), *route.retry_topics_of(app)]
         for name in beside:
-            replace(route.topic, name=name)  # refuses what Kafka would refuse
+            replace(route.topic, name=name)  # refuses names that Kafka would refuse
         if route.topic.name == (beside or [""])[0]:
             raise DeclarationError(
-                f"handler {route.name!r}: its error topic is the topic it reads, so a failed record would never end"
+                f"handler {route.name!r}: the error topic is also the source topic, so a failing record would loop "
+                "forever; choose another error_topic"
             )
         for name in beside[1:]:
             place = (route.cluster, name)

@@ -1,4 +1,4 @@
-"""The header names by which other systems' tools know a parked record."""
+"""Header names of other systems for parked records."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 __all__ = ["STYLES", "Style", "is_of_style", "styled"]
 
 Style = Literal["laneway", "spring", "connect"]
-"""Whose header names a parked copy carries besides ours."""
+"""Systems whose header names a parked copy can have in addition to laneway's."""
 STYLES: tuple[Style, ...] = ("laneway", "spring", "connect")
 
 _PREFIXES: dict[Style, str] = {"spring": "kafka_dlt-", "connect": "__connect.errors."}
 
 
 def is_of_style(name: str, style: Style) -> bool:
-    """Whether a header is one that *style* writes, and so replaces."""
+    """Whether *style* writes this header, and so replaces it."""
     return style in _PREFIXES and name.startswith(_PREFIXES[style])
 
 
 def styled(style: Style, place: tuple[str, int, int, int], failure: Failure, *, app: str, handler: str) -> Headers:
-    """The headers of a style. Numbers are binary in Spring's, text in Kafka Connect's.
+    """The headers of a style. Numbers are binary for Spring, text for Kafka Connect.
 
     Args:
-        style: whose names.
+        style: the system.
         place: topic, partition, offset and timestamp of the record.
         failure: why it was parked.
         app: the app's name, which is the consumer group.

@@ -1,4 +1,4 @@
-"""Health: how an engine is doing, as a value, and what holds records up, in words."""
+"""Health: the state of an engine as a value, and what blocks records."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _KEY = 40  # characters of a key that are shown
 
 
 class Level(IntEnum):
-    """How bad it is; worse is greater."""
+    """Severity; worse is greater."""
 
     OK = 0
-    """Records are handled, or it was asked that they are not."""
+    """Records are handled, or handling was paused on request."""
     WARNING = 1
-    """Somebody should look; most of the work goes on."""
+    """Needs attention; most of the work continues."""
     CRITICAL = 2
-    """Nothing goes on, or something cannot be made safe."""
+    """Nothing makes progress, or something cannot be made durable."""
 
     def __str__(self) -> str:
-        """As it is written in logs and alarms."""
+        """As in logs and alarms."""
         return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that is worth telling about an engine."""
+    """One finding about an engine."""
 
     level: Level
     code: str
-    """What it is, for programs; `docs/health.md` has the list."""
+    """Stable code, for programs; `docs/health.md` lists all."""
     words: str
-    """What it is, for people."""
+    """Text for users."""
     since: datetime
-    """Since when it is so, as far as it is known."""
+    """Since when, if known."""
 
     def __str__(self) -> str:
         """One line."""
@@ -55,7 +55,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How an engine is doing: as bad as the worst of its reasons.
+    """The health of an engine: as bad as its worst reason.
 
     Example:
         >>> Health.of([]).level
@@ -68,21 +68,21 @@ class Health:
 
     @classmethod
     def of(cls, reasons: Iterable[Reason]) -> Health:
-        """The health that reasons add up to."""
+        """The health for these reasons."""
         ordered = tuple(sorted(reasons, key=lambda reason: (-reason.level, reason.since, reason.code)))
         return cls(max((reason.level for reason in ordered), default=Level.OK), ordered)
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is wrong; there may still be reasons, such as a pause that was asked for."""
+        """Whether nothing is wrong; there may still be reasons, such as a requested pause."""
         return self.level is Level.OK
 
     def has(self, code: str) -> bool:
-        """Whether there is a reason of this code."""
+        """Whether a reason has this code."""
         return any(reason.code == code for reason in self.reasons)
 
     def __str__(self) -> str:
-        """The level, and the reasons behind it."""
+        """The level and its reasons."""
         return "; ".join([str(self.level), *(reason.words for reason in self.reasons)])
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,26 +92,26 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What a partition waits for: the lowest offset that is not finished, for how long, and why."""
+    """What blocks a partition: its lowest unfinished offset, for how long, and why."""
 
     code: str
-    """The kind of cause, for programs; `docs/health.md` has the list."""
+    """The cause, for programs; `docs/health.md` lists all."""
     topic: str
     partition: int
     offset: int
     age: timedelta
-    """For how long nothing before and at this offset has moved."""
+    """How long nothing at or before this offset has made progress."""
     words: str
     """The cause."""
     handler: str = ""
     key: bytes | None = None
-    """Of the record, if that is known; None also for a record without one."""
+    """The record's key, if known; None also for a record without a key."""
     has_key: bool = field(default=False, kw_only=True)
-    """Whether `key` is known to be the record's key."""
+    """Whether the record's key is known."""
 
     @property
     def place(self) -> str:
-        """Where it is, as in ``orders[3]@1234``."""
+        """Position, as in ``orders[3]@1234``."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class Stall:
 
 
 def key_words(key: bytes | None) -> str:
-    """A record's key, fit for a line: what is not plain text is shown in hexadecimal."""
+    """A record's key for a log line: hexadecimal unless it is plain text."""
     if key is None:
         return "none"
     try:
@@ -147,7 +147,7 @@ def key_words(key: bytes | None) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A time span as people say it: milliseconds of an hour are of no use."""
+    """A duration for a reader, without needless precision."""
     if seconds < 10:
         return f"{max(0.0, seconds):.1f}".removesuffix(".0") + "s"
     whole = timedelta(seconds=int(seconds))
@@ -155,5 +155,5 @@ def lasting(seconds: float) -> str:
 
 
 def moment(age: float, now: datetime | None = None) -> datetime:
-    """The time that is so many seconds ago."""
+    """The time this many seconds ago."""
     return (now or datetime.now(UTC)) - timedelta(seconds=max(0.0, age))

@@ -1,4 +1,4 @@
-"""What an app declares to see or change what goes in and out of its handlers."""
+"""Interceptors: see or change records and messages of handlers."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ Interceptor = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Interceptors:
-    """The interceptors of one handler, in the order in which they run."""
+    """The interceptors of one handler, in the order they run."""
 
     consume: tuple[Interceptor, ...] = ()
-    """Each takes a record before the handler does, and gives it, a changed one, or None to drop it."""
+    """Each takes a record before the handler and returns it, a changed one, or None to drop it."""
     produce: tuple[Interceptor, ...] = ()
-    """Each takes a message that the handler returned, and gives it, a changed one, or None to drop it."""
+    """Each takes a message that the handler returned and returns it, a changed one, or None to drop it."""
     error: tuple[Interceptor, ...] = ()
     """Each takes the copy for the error topic, with record and error; None finishes the record without a copy."""
     last: tuple[Interceptor, ...] = ()
-    """Each is told of a record whose copy could not be written; True means that it is safe elsewhere."""
+    """Each is called with a record whose copy could not be written; True means it was saved elsewhere."""
 
 
 @dataclass(slots=True)
 class Interception:
-    """All interceptors of an app. It is asked what a handler has only when all is declared."""
+    """All interceptors of an app. Resolved per handler only when everything is declared."""
 
     declared: list[tuple[Side, str | None, Interceptor]] = field(default_factory=list)
-    """Side, name of the handler or None for all, and function."""
+    """Side, name of the handler (None for all), and function."""
 
     def add(self, side: Side, handler: Callable[..., Any] | str | None, function: Interceptor) -> None:
         """Declare an interceptor.
 
         Raises:
-            DeclarationError: when it cannot be called as one.
+            DeclarationError: it cannot be an interceptor.
         """
         if not callable(function):
             raise DeclarationError(f"{side} interceptor {function!r} is not a function")
@@ -60,14 +60,14 @@ class Interception:
             app: the app's name.
 
         Raises:
-            DeclarationError: when one cannot do what it was declared for.
+            DeclarationError: one cannot work with its handler.
         """
         for side, name, function in self.declared:
             _check(side, name, function, kinds, app)
         return {name: Interceptors(*(tuple(self._of(side, name)) for side in SIDES)) for name in kinds}
 
     def without(self, handlers: Collection[str]) -> Interception:
-        """A copy that lacks what is only for some handlers, because these are switched off."""
+        """A copy without the interceptors of disabled handlers."""
         return Interception([found for found in self.declared if found[1] not in handlers])
 
     def _of(self, wanted: str, handler: str) -> Iterator[Interceptor]:
@@ -76,13 +76,13 @@ class Interception:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives something to await."""
+    """Whether a call returns an awaitable."""
     call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def name_of(function: Callable[..., Any] | str) -> str:
-    """The name under which an app knows a function."""
+    """The name of a function in an app."""
     return function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
 
 

@@ -1,4 +1,4 @@
-"""What orders records instead of their key."""
+"""Ordering keys other than the record's key."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class _ByField:
         value = msgspec.json.decode(record.raw)
         for name in self.path:
             value = value.get(name) if isinstance(value, dict) else None
-        # As JSON, so that any value can be compared and 1 is not True.
+        # As JSON, so that all values can be compared and 1 differs from True.
         return None if value is None else msgspec.json.encode(value, order="sorted")
 
 
 def by_header(name: str) -> _ByHeader:
-    """Order records by a header; those without it have no order.
+    """Order records by a header; records without it have no order.
 
     Example:
         >>> from laneway import Topic
@@ -47,9 +47,9 @@ def by_header(name: str) -> _ByHeader:
 
 
 def by_field(path: str) -> _ByField:
-    """Order records by a field of their JSON value, such as ``"customer.id"``; those without it have no order.
+    """Order records by a field of their JSON value, such as ``"customer.id"``; records without it have no order.
 
-    The value is read once more for this, which costs about a microsecond per 200 bytes.
+    The value is parsed once more for this, which costs about a microsecond per 200 bytes.
 
     Example:
         >>> from laneway import Topic

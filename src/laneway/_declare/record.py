@@ -1,4 +1,4 @@
-"""Topic, Record, Message and Batch: the values a user's functions take and return. No I/O."""
+"""Topic, Record, Message and Batch: the values that handlers take and return. No I/O."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Batch", "Headers", "Message", "Origin", "Record", "Topic", "as_key",
 V = TypeVar("V", default=bytes)
 _RAW = Raw()
 _declared: set[str] = set()
-"""Names of the topics that were made in this process."""
+"""Names of the topics created in this process."""
 
 Headers = Sequence[tuple[str, bytes | None]]
-"""Header names and values in their order; a name may stand more than once, a value may be null."""
+"""Header names and values in order; a name may occur more than once, a value may be null."""
 
 
 class Origin(NamedTuple):
-    """Where a record was before it was copied to a retry or error topic."""
+    """The source position of a record that was copied to a retry or error topic."""
 
     topic: str
     partition: int
@@ -36,11 +36,11 @@ class Origin(NamedTuple):
 
 
 class Record(msgspec.Struct, Generic[V], eq=False):
-    """One record that came from a topic.
+    """One record of a topic.
 
-    Treat it as read-only. What laneway copies to an error topic is made of `raw`, `key` and `headers`, so a handler
-    that changes `value` does not change the copy. (It is a msgspec struct and not a frozen class because one is made
-    for each record on the hot path.)
+    Treat it as read-only. Copies for error topics are made from `raw`, `key` and `headers`, so a handler that changes
+    `value` does not change the copy. (It is a msgspec struct and not a frozen class because the hot path creates one
+    per record.)
 
     Example:
         >>> orders = Topic("orders")
@@ -52,24 +52,24 @@ class Record(msgspec.Struct, Generic[V], eq=False):
     partition: int
     offset: int
     timestamp: int
-    """Milliseconds since the epoch, as Kafka keeps it; see `time`."""
+    """Milliseconds since the epoch, as in Kafka; see `time`."""
     key: bytes | None
     """The raw key. None (no key) and b"" (an empty key) are different keys."""
     raw: bytes | None
-    """The value as it came; None is a tombstone."""
+    """The undecoded value; None is a tombstone."""
     headers: Headers
     size: int
-    """Bytes of key and value, which is what the buffer bound counts."""
+    """Bytes of key and value, which count for the buffer's limit."""
     value: V
     """The decoded value; None for a tombstone."""
     attempt: int = 1
     """1 at the first call of the handler, 2 at the first retry."""
     before: int = 0
-    """How many of these calls were on earlier steps of the ladder."""
+    """How many of these calls were on earlier steps."""
     origin: Origin | None = None
-    """Where it came from, when it was read from a retry or error topic; its timestamp is the original one then."""
+    """Where it came from, if it was read from a retry or error topic; its timestamp is then the original one."""
     epoch: int = 0
-    """How often partitions had come and gone when it was read; what was read before its partition went is void."""
+    """The assignment epoch in which it was read; a record of an earlier epoch of its partition is stale."""
 
     @property
     def time(self) -> datetime:
@@ -78,7 +78,7 @@ class Record(msgspec.Struct, Generic[V], eq=False):
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether the record deletes its key: its value is null, which is not the same as empty."""
+        """Whether the record deletes its key: its value is null, which differs from empty."""
         return self.raw is None
 
     def header(self, name: str) -> bytes | None:
@@ -89,7 +89,7 @@ class Record(msgspec.Struct, Generic[V], eq=False):
         return None
 
     def replaced(self, **changes: Any) -> Record[Any]:
-        """A copy with some fields replaced, for an interceptor to hand on.
+        """A copy with some fields replaced, for interceptors.
 
         Example:
             >>> Topic("orders").record(b"secret").replaced(value=b"***").value
@@ -100,7 +100,7 @@ class Record(msgspec.Struct, Generic[V], eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[V]):
-    """One message that goes out to a topic; made by `Topic.message` and returned by a handler."""
+    """One message for a topic; created by `Topic.message` and returned by a handler."""
 
     topic: Topic[V]
     value: V | None
@@ -110,7 +110,7 @@ class Message(Generic[V]):
     timestamp: int | None = None
 
     def replaced(self, **changes: Any) -> Message[Any]:
-        """A copy with some fields replaced, for an interceptor to hand on.
+        """A copy with some fields replaced, for interceptors.
 
         Example:
             >>> Topic("orders").message(b"{}").replaced(headers=[("source", b"web")]).headers
@@ -125,7 +125,7 @@ class Topic(Generic[V]):
 
     Args:
         name: the name used in code; a configuration may map it to another real name and cluster.
-        value: how bytes become values; `Raw` (bytes as they are) by default because it costs nothing.
+        value: the codec of the values; by default `Raw` (bytes), because it costs nothing.
 
     Example:
         >>> Topic("orders").message(b"{}", key="42").key
@@ -147,7 +147,7 @@ class Topic(Generic[V]):
     def message(
         self, value: V | None, *, key: str | bytes | None = None, headers: Headers = (), partition: int | None = None
     ) -> Message[V]:
-        """Make a message for this topic; a value of None is a tombstone, a text key is sent as UTF-8."""
+        """Create a message for this topic; a value of None is a tombstone, a text key is encoded as UTF-8."""
         return Message(self, value, as_key(key), headers, partition)
 
     def record(
@@ -160,7 +160,7 @@ class Topic(Generic[V]):
         offset: int = 0,
         timestamp: int = 0,
     ) -> Record[V]:
-        """Make a record as if it had come from this topic, to call a handler with in a test."""
+        """Create a record of this topic, to call a handler in a test."""
         raw = None if value is None else self.value.encode(value)
         name, place = as_key(key), (self.name, partition, offset, timestamp)
         return Record(*place, name, raw, headers, len(raw or b"") + len(name or b""), value)  # type: ignore[arg-type]
@@ -168,10 +168,10 @@ class Topic(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[V]):
-    """Records handed to a batch handler together, those of one key in their order.
+    """Records passed to a batch handler together, those of one key in order.
 
-    A handler that raises fails the whole batch. To fail single members it marks them and returns: only those are tried
-    again or parked, all others are finished.
+    A handler that raises fails the whole batch. To fail single members, mark them and return: only those are retried or
+    parked, all others are finished.
 
     Example::
 
@@ -183,21 +183,21 @@ class Batch(Generic[V]):
 
     records: Sequence[Record[V]]
     fates: list[tuple[Record[V], Exception]] = field(default_factory=list, repr=False, compare=False)
-    """Members that were marked, with what was said of them."""
+    """Marked members, with their marks."""
 
     def reject(self, record: Record[V], reason: str = "rejected by the handler") -> None:
         """Send this member to the error topic."""
         self.fates.append((record, Reject(reason)))
 
-    def retry(self, record: Record[V], reason: str = "to be tried again", *, after: Duration | None = None) -> None:
-        """Try this member again, after *after* or the usual pause; it uses up one attempt.
+    def retry(self, record: Record[V], reason: str = "marked for a retry", *, after: Duration | None = None) -> None:
+        """Retry this member, after *after* or the usual pause; it uses one attempt.
 
-        Later records of its key that are in this batch count as handled before it.
+        Later records of its key in this batch count as handled before it.
         """
         self.fates.append((record, RetryAfter(after, reason)))
 
     def skip(self, record: Record[V], reason: str = "skipped by the handler") -> None:
-        """Finish this member without an effect; it is counted as skipped."""
+        """Finish this member without handling it; it counts as skipped."""
         self.fates.append((record, Skip(reason)))
 
     @property
@@ -211,29 +211,29 @@ class Batch(Generic[V]):
         return [record.key for record in self.records]
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return len(self.records)
 
     def __iter__(self) -> Iterator[Record[V]]:
-        """Go through the records."""
+        """Iterate over the records."""
         return iter(self.records)
 
 
 def declared_topics() -> frozenset[str]:
-    """Names of all topics that were made in this process until now."""
+    """Names of all topics created in this process so far."""
     return frozenset(_declared)
 
 
 def as_key(key: str | bytes | None) -> bytes | None:
-    """Turn a key into bytes, keeping no key and an empty key apart."""
+    """Encode a key; no key and an empty key stay different."""
     return key.encode() if isinstance(key, str) else key
 
 
 def as_messages(result: Any, handler: str) -> Iterable[Message[Any]]:
-    """What a handler returned, as messages.
+    """The messages that a handler returned.
 
     Raises:
-        DeclarationError: when the handler returned something that is neither a message nor messages.
+        DeclarationError: the handler returned something else.
     """
     if isinstance(result, Message):
         return (result,)

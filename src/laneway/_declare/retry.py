@@ -1,4 +1,4 @@
-"""Whether a failed record is tried again, when, or parked."""
+"""Retry policies: whether and when a failed record is retried, or parked."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ __all__ = ["Defer", "Mode", "Park", "Retriable", "Retry", "TryAgain", "Verdict",
 
 Mode = Literal["blocking", "unordered", "ordered"]
 Retriable = type[BaseException] | tuple[type[BaseException], ...] | Callable[[Any], bool]
-"""Which errors are tried again: of these types, or those of which a function says so."""
+"""Retriable errors: exception types, or a predicate."""
 
 _MOST_STEPS = 20  # each is a topic with as many partitions as its source
-_MOST_ASKED = 10  # retries that `RetryAfter` gets from a policy that gives none, so that no record is retried for ever
+_MOST_ASKED = 10  # retries for `RetryAfter` with a policy without retries, so that no record is retried forever
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how fast a failed record is tried again.
+    """How often and how fast a failed record is retried.
 
-    `Retry` alone tries again in place, while the record's key waits and other keys go on. `Retry.steps` adds a ladder
-    of longer delays.
+    `Retry` alone retries in place: the record's key waits, other keys continue. `Retry.steps` adds a ladder of longer
+    delays.
 
     Args:
         attempts: calls of the handler in all, the first included; with steps, calls on each step. 1 by default: a
-            failed record is parked at once, because a handler that is not idempotent must not be repeated unasked. If
-            its handler asks, by `RetryAfter`, it is tried again, up to ten times.
-        backoff: pause before the first retry; doubles with each further one.
-        backoff_max: the pause never grows beyond this.
+            failed record is parked at once, because a handler may not be idempotent. `RetryAfter` still retries it, up
+            to ten times.
+        backoff: pause before the first retry; doubles with each retry.
+        backoff_max: the longest pause.
         jitter: part of each pause that is random, 0 to 1, so that keys that failed together do not return together.
         delays: the delays of the steps; see `steps`.
         mode: where a record waits for its step; see `steps`.
-        retriable: which errors are tried again: an exception type, several, or a function of the error that travels to
-            other processes. Any other error parks its record at once, as `Reject` does. By default all are, and
-            `RetryAfter` always is. A function that raises counts as a yes. A call past its ``timeout`` raises
-            `HandlerTimeoutError`, so name that type where it is to be tried again.
+        retriable: which errors are retried: an exception type, several, or a picklable function of the error. Any other
+            error parks its record at once, as `Reject` does. By default all errors are retriable; `RetryAfter` always
+            is. A function that raises counts as yes. A call past its ``timeout`` raises `HandlerTimeoutError`, so name
+            that type if timeouts should be retried.
 
     Example:
         >>> Retry(attempts=3, backoff="100ms", jitter=0).pause(attempt=2)
@@ -59,16 +59,16 @@ class Retry:
     hops: int = field(init=False, repr=False, compare=False)
     """How many retry topics there are."""
     in_place: int = field(init=False, repr=False, compare=False)
-    """Calls that a record has where it is read, before it goes to another topic."""
+    """Calls of a record on one topic, before it is copied to another."""
 
     def __post_init__(self) -> None:
-        """Check and keep the parsed durations."""
+        """Validate, and keep the parsed durations."""
         if self.attempts < 1:
             raise DeclarationError(
-                f"Retry(attempts={self.attempts}): attempts counts the first call, so it is 1 or more"
+                f"Retry(attempts={self.attempts}): attempts includes the first call, so it must be 1 or more"
             )
         if not 0 <= self.jitter <= 1:
-            raise DeclarationError(f"Retry(jitter={self.jitter}): jitter is between 0 and 1")
+            raise DeclarationError(f"Retry(jitter={self.jitter}): jitter must be between 0 and 1")
         if self.mode not in ("blocking", "unordered", "ordered"):
             raise DeclarationError(f"Retry(mode={self.mode!r}): use 'blocking', 'unordered' or 'ordered'")
         try:
@@ -82,7 +82,7 @@ class Retry:
                 f"Retry(retriable={self.retriable!r}): give an exception type, several, or a function of the error"
             )
         if len(self.delays) > _MOST_STEPS:
-            raise DeclarationError(f"Retry: {len(self.delays)} steps; {_MOST_STEPS} are the most")
+            raise DeclarationError(f"Retry: {len(self.delays)} steps; at most {_MOST_STEPS} are allowed")
         hops = 0 if self.mode == "blocking" else len(self.delays)
         object.__setattr__(self, "hops", hops)
         object.__setattr__(self, "in_place", self.attempts * (1 if hops else 1 + len(self.delays)))
@@ -98,19 +98,19 @@ class Retry:
         jitter: float = 0.2,
         retriable: Retriable | None = None,
     ) -> Retry:
-        """A ladder: a record that failed is tried again after the first delay, then after the second, then parked.
+        """A ladder: a failed record is retried after the first delay, then after the second, then parked.
 
         Args:
             delays: one for each step, such as ``"5s", "1m", "10m"``.
-            mode: where the record waits. ``unordered``: on a retry topic for each step, while its key goes on, so only
-                first attempts keep the order. ``ordered``: on the same topics, and the key's later records queue behind
-                it, so the key's order holds. ``blocking``: in place, its key waiting; the order holds, nothing is
-                written, and the records that are read wait in memory.
+            mode: where the record waits. ``unordered``: on a retry topic per step, while its key continues, so only
+                first attempts are in order. ``ordered``: on the same topics, with the key's later records queued behind
+                it, so the key's order is kept. ``blocking``: in place, while its key waits; the order is kept, nothing
+                is written, and waiting records stay in memory.
             attempts: calls on each step before the next one.
             backoff: pause between the calls of one step, as for `Retry`.
-            backoff_max: its longest.
-            jitter: its random part.
-            retriable: which errors are tried again, as for `Retry`.
+            backoff_max: the longest of these pauses.
+            jitter: the random part of these pauses.
+            retriable: which errors are retried, as for `Retry`.
 
         Example:
             >>> Retry.steps("5s", "1m", mode="ordered").hops
@@ -121,13 +121,13 @@ class Retry:
         return cls(attempts, backoff, backoff_max, jitter, delays, mode, retriable)  # type: ignore[arg-type]  # parsed
 
     def pause(self, attempt: int, rng: Callable[[], float] = random.random) -> timedelta:
-        """How long to wait after the given attempt has failed."""
-        # In seconds, because a timedelta overflows; the cap keeps a large attempt count from overflowing a float.
+        """The pause after the given attempt failed."""
+        # In seconds, because a timedelta overflows; the cap avoids an overflow of the float.
         full = min(self.first.total_seconds() * 2.0 ** min(attempt - 1, 62), self.most.total_seconds())
         return timedelta(seconds=full * (1 - self.jitter * rng()))
 
     def is_retriable(self, error: BaseException) -> bool:
-        """Whether trying again may help. If not, it is the record that is at fault."""
+        """Whether a retry may help. If not, the record itself is at fault."""
         if isinstance(error, (Reject, CodecError)):
             return False
         chosen = self.retriable
@@ -143,21 +143,21 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class TryAgain:
-    """The verdict that a record is tried again after a pause."""
+    """The record is retried in place after a pause."""
 
     pause: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """The verdict that a record waits on the retry topic of a step."""
+    """The record waits on the retry topic of a step."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """The verdict that a record goes to the error topic."""
+    """The record is parked on the error topic."""
 
 
 Verdict = TryAgain | Defer | Park
@@ -165,19 +165,19 @@ _PARK, _DEFERS = Park(), tuple(Defer(step) for step in range(1, _MOST_STEPS + 1)
 
 
 def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Verdict:
-    """Decide what becomes of a record that failed. The one place where that question is answered.
+    """Decide what happens to a failed record. The only place that decides it.
 
-    A rejected or undecodable record, and an error that is not retriable, is parked at once: trying again cannot help.
+    A rejected or undecodable record, or an error that is not retriable, is parked at once, because a retry cannot help.
 
-    `RetryAfter` is kept to: in place for as long as it says, on the ladder for at least as long. It takes the next step
-    whose delay is long enough; when no step is left that waits so long, the record waits in place, and that wait takes
-    the place of the next step. A policy without retries gives it `_MOST_ASKED`.
+    `RetryAfter` waits exactly its delay in place, and at least its delay on the ladder: on the next step whose delay is
+    long enough. If no such step is left, the record waits in place, and that wait replaces the next step. A policy
+    without retries allows `_MOST_ASKED` of them.
 
     Args:
-        error: what its handler raised.
-        attempt: how many calls it had on this step.
+        error: the exception of the handler.
+        attempt: the record's calls on this step so far.
         retry: the handler's policy.
-        step: where on the ladder it failed; 0 is the source topic.
+        step: the step on which it failed; 0 is the source topic.
     """
     if not retry.is_retriable(error):
         return _PARK
@@ -198,14 +198,14 @@ def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Ve
 
 
 def _asked(error: BaseException) -> timedelta | None:
-    """The delay that the handler asked for, if it asked for one."""
+    """The delay that the handler requested, if any."""
     delay = error.delay if isinstance(error, RetryAfter) else None
     if delay is None:
         return None
     try:
         asked = timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay)
     except (ValueError, OverflowError):
-        return None  # a delay that is none must not end the run: the record would fail the same way after each restart
+        return None  # an invalid delay must not end the run: the record would fail the same way after each restart
     return max(asked, timedelta(0))
 
 

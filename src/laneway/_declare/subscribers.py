@@ -1,4 +1,4 @@
-"""Subscribers: functions that are told of events, in the process that runs the app."""
+"""Subscribers: functions that are called with events, in the process that runs the app."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _LOG = logger("events")
 
 
 class Subscribers:
-    """The functions that subscribed to an app's events. Any thread may tell; one function is called at a time.
+    """The functions that subscribed to an app's events. Any thread may emit; one function is called at a time.
 
-    It stays where it is: it never travels to Spark's workers, so a function may hold a lock or a socket.
+    It is never sent to Spark's workers, so a function may hold a lock or a socket.
     """
 
     def __init__(self) -> None:
         self._functions: list[tuple[tuple[type[Event], ...], Callable[..., Any]]] = []
-        # One that may be entered again: a subscriber that pauses the engine makes an event itself.
+        # Reentrant, because a subscriber that pauses the engine causes an event itself.
         self._lock = threading.RLock()
 
     def add(self, kinds: tuple[type[Event], ...], function: Callable[..., Any]) -> None:
-        """Let a function be told of some kinds of events.
+        """Subscribe a function to some kinds of events.
 
         Raises:
-            DeclarationError: when it cannot be.
+            DeclarationError: the kinds or the function are invalid.
         """
         known = ", ".join(kind.__name__ for kind in EVENTS)
         if not kinds:
@@ -50,7 +50,7 @@ class Subscribers:
         self._functions.append((kinds, function))
 
     def tell(self, *events: Event) -> None:
-        """Call each function with each event that it subscribed to. What one raises harms nobody."""
+        """Call each function with each event that it subscribed to. An exception is logged."""
         with self._lock:
             for event in events:
                 for kinds, function in self._functions:
@@ -58,7 +58,7 @@ class Subscribers:
                         self._call(function, event)
 
     def __reduce__(self) -> tuple[type[Subscribers], tuple[()]]:
-        """Travel without the functions: they are called only here."""
+        """Pickle without the functions, because they are called only here."""
         return (type(self), ())
 
     @staticmethod

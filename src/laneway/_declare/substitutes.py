@@ -1,4 +1,4 @@
-"""Functions that stand in for a handler when its failed records come back."""
+"""Functions that replace a handler for its failed records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Substitutes(Extensions):
-    """The part of an `App` that lets other functions take a handler's place."""
+    """The part of an `App` that declares replacements of handlers."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class Substitutes(Extensions):
         self._routes: dict[str, HandlerSpec] = {}
 
     def retry_handler(self, of: Callable[..., Any] | str, *, step: int | None = None) -> Callable[[F], F]:
-        """Declare a function that stands in for a handler when its failed records come back from a retry topic.
+        """Declare a function that replaces a handler for records from a retry topic.
 
         Args:
             of: the handler, or its name.
-            step: on which step of the ladder, the first of which is 1; on all by default.
+            step: the step, from 1 on; all steps by default.
         """
 
         def register(function: F) -> F:
@@ -47,10 +47,10 @@ class Substitutes(Extensions):
         return register
 
     def error_handler(self, of: Callable[..., Any] | str) -> Callable[[F], F]:
-        """Declare a function that stands in for a handler when its parked records are run again.
+        """Declare a function that replaces a handler in runs over its parked records.
 
-        It takes what the handler takes: a record, a `Batch` of one, or a table of one row. When those runs are is said
-        by ``App(..., errors=ErrorConsumer(...))``.
+        It takes what the handler takes: a record, a `Batch` of one, or a table of one row. Runs are declared with
+        ``App(..., errors=ErrorConsumer(...))``.
 
         Args:
             of: the handler, or its name.
@@ -58,7 +58,7 @@ class Substitutes(Extensions):
         Example::
 
             @app.error_handler(of=charge)
-            def charge_by_hand(record: Record[Order]) -> None:
+            def charge_manually(record: Record[Order]) -> None:
                 desk.open_case(record.value, record.header("laneway-error-message"))
         """
 

@@ -1,4 +1,4 @@
-"""Names of the topics beside a source topic."""
+"""Names of retry and error topics."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from laneway.errors import DeclarationError
 __all__ = ["ERROR_PATTERN", "RETRY_PATTERN", "error_topic_name", "topic_name"]
 
 ERROR_PATTERN = "{topic}.{app}.error"
-"""One per source topic and app, so that two apps never read each other's failures."""
+"""One per source topic and app, so that apps never read each other's failures."""
 RETRY_PATTERN = "{topic}.{app}.retry.{step}"
 """One per source topic, app and step."""
 _FIELDS = ("topic", "app", "handler", "step")
 
 
 def topic_name(pattern: str, *, topic: str, app: str, handler: str = "", step: int = 0) -> str:
-    """A topic's name from a pattern with ``{topic}``, ``{app}``, ``{handler}`` and ``{step}``.
+    """Format a pattern with ``{topic}``, ``{app}``, ``{handler}`` and ``{step}``.
 
     Example:
         >>> topic_name("{topic}.{app}.retry.{step}", topic="orders", app="billing", step=2)
@@ -37,5 +37,5 @@ def topic_name(pattern: str, *, topic: str, app: str, handler: str = "", step: i
 
 
 def error_topic_name(topic: str, app: str) -> str:
-    """Name of the error topic unless another pattern is given."""
+    """Name of the error topic by the default pattern."""
     return topic_name(ERROR_PATTERN, topic=topic, app=app)

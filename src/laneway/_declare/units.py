@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them. The only place that parses units."""
+"""Durations and sizes as users write them. The only place that parses units."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Size = str | int
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-_LONGEST = 36_500 * 86400.0  # a hundred years; beyond it a typing error is likelier than a wish
+_LONGEST = 36_500 * 86400.0  # a hundred years; a longer one is more likely a mistake
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|m|h|d)")
 _WHOLE = re.compile(rf"^\s*(?:{_PART.pattern}\s*)+$")
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*$", re.IGNORECASE)
 
 
 def as_duration(value: object) -> timedelta:
-    """Read a duration; a bare number is refused because its unit cannot be known.
+    """Parse a duration; a bare number is refused because its unit is unknown.
 
     Raises:
-        ValueError: with a text that names the accepted forms.
+        ValueError: the message names the accepted forms.
     """
     if isinstance(value, timedelta):
         result = value
@@ -44,10 +44,10 @@ def as_duration(value: object) -> timedelta:
 
 
 def as_size(value: object) -> int:
-    """Read a size in bytes.
+    """Parse a size in bytes.
 
     Raises:
-        ValueError: with a text that names the accepted forms.
+        ValueError: the message names the accepted forms.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0:
@@ -60,7 +60,7 @@ def as_size(value: object) -> int:
 
 
 def in_words(duration: timedelta) -> str:
-    """Write a duration the way `as_duration` reads it: ``1m30s``, ``250ms``."""
+    """Format a duration as `as_duration` parses it: ``1m30s``, ``250ms``."""
     seconds = duration.total_seconds()
     if seconds < 1:
         return f"{round(seconds * 1000, 3):.10g}ms"

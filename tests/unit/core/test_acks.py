@@ -153,5 +153,5 @@ def test_the_declaration_is_checked():
     app = App("billing")
     with pytest.raises(DeclarationError, match="use 'auto' or 'manual'"):
         app.handler(orders, acknowledge="later")  # type: ignore[arg-type]
-    with pytest.raises(DeclarationError, match="by hand"):
+    with pytest.raises(DeclarationError, match="manual acknowledgement"):
         app.handler(orders, acknowledge="manual", processes=2)(print)

@@ -378,7 +378,7 @@ class AsyncKind:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (GroupedBy, "handler 'handle': kind=GroupedBy is a class; give an object of it"),
+        (GroupedBy, "handler 'handle': kind=GroupedBy is a class; pass an instance"),
         ("customer.id", "kind='customer.id' has no method split(records); give GroupedBy(…)"),
         (None, "kind=None has no method split(records)"),
         (len, "has no method split(records)"),

@@ -62,8 +62,8 @@ def test_topics_are_the_default():
         (lambda: Retry.steps("5s", 5), "Retry: 5 has no unit"),
         (lambda: Retry.steps(-SECOND), "is negative; a duration is zero or more"),
         (lambda: Retry.steps("5s", mode="later"), "Retry(mode='later'): use 'blocking', 'unordered' or 'ordered'"),
-        (lambda: Retry.steps("5s", attempts=0), "attempts counts the first call, so it is 1 or more"),
-        (lambda: Retry.steps(*["1s"] * 21), "Retry: 21 steps; 20 are the most"),
+        (lambda: Retry.steps("5s", attempts=0), "attempts includes the first call, so it must be 1 or more"),
+        (lambda: Retry.steps(*["1s"] * 21), "Retry: 21 steps; at most 20 are allowed"),
     ],
 )
 def test_a_ladder_that_cannot_work_is_refused(make, message):

@@ -19,9 +19,9 @@ def is_refused(error):
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"failures": 0}, "it opens after 1 failed call or more"),
-        ({"pause": "0s"}, "use 10ms or more"),
-        ({"pause": "9ms"}, "use 10ms or more"),
+        ({"failures": 0}, "it must be 1 or more"),
+        ({"pause": "0s"}, "it must be 10ms or more"),
+        ({"pause": "9ms"}, "it must be 10ms or more"),
         ({"pause": "soon"}, "'soon' is not a duration"),
         ({"pause_max": "5"}, "'5' is not a duration"),
         ({"when": "refused"}, "give a function of the error"),

@@ -130,8 +130,11 @@ def test_a_columnar_handler_cannot_queue_single_records():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"error_topic": "orders"}, "its error topic is the topic it reads, so a failed record would never end"),
-        ({"error_topic": "{topic}"}, "its error topic is the topic it reads, so a failed record would never end"),
+        ({"error_topic": "orders"}, "the error topic is also the source topic, so a failing record would loop forever"),
+        (
+            {"error_topic": "{topic}"},
+            "the error topic is also the source topic, so a failing record would loop forever",
+        ),
         ({"retry_topic": "{topic}.retry"}, "two of its retry and error topics have the same name"),
         ({"retry_topic": "{topic}.retry"}, "a pattern of several retry topics holds {step}"),
         ({"retry_topic": "{topic}.{step}", "error_topic": "{topic}.2"}, "(orders.1, orders.2, orders.2)"),

@@ -123,7 +123,7 @@ def test_marks_need_no_reason():
 
     assert [str(error) for _, error in batch.fates] == [
         "rejected by the handler",
-        "to be tried again",
+        "marked for a retry",
         "skipped by the handler",
     ]
     assert batch.fates[1][1].delay is None

@@ -133,9 +133,9 @@ def test_jitter_is_random_by_default():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"attempts": 0}, "Retry(attempts=0): attempts counts the first call, so it is 1 or more"),
-        ({"jitter": 1.5}, "Retry(jitter=1.5): jitter is between 0 and 1"),
-        ({"jitter": -0.1}, "Retry(jitter=-0.1): jitter is between 0 and 1"),
+        ({"attempts": 0}, "Retry(attempts=0): attempts includes the first call, so it must be 1 or more"),
+        ({"jitter": 1.5}, "Retry(jitter=1.5): jitter must be between 0 and 1"),
+        ({"jitter": -0.1}, "Retry(jitter=-0.1): jitter must be between 0 and 1"),
         ({"backoff": "soon"}, "Retry: 'soon' is not a duration"),
         ({"backoff_max": 5}, "Retry: 5 has no unit"),
         ({"retriable": 503}, "Retry(retriable=503): give an exception type, several, or a function of the error"),

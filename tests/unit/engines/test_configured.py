@@ -156,8 +156,8 @@ def test_a_handler_that_is_switched_off_is_not_looked_at(tmp_path):
             "a columnar handler takes tables",
             "use mode='unordered'",
         ),
-        ("columnar_handler", ["  processes: 2"], "processes", "tables are worked on by Arrow", "leave processes out"),
-        ("handler", ["  error_topic: orders"], "error_topic", "its error topic is the topic it reads", ""),
+        ("columnar_handler", ["  processes: 2"], "processes", "Arrow computes on tables", "remove processes"),
+        ("handler", ["  error_topic: orders"], "error_topic", "the error topic is also the source topic", ""),
     ],
 )
 def test_what_the_code_could_not_declare_is_refused(tmp_path, kind, lines, key, message, fix):
