@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from support.contract import World
 
 
-def test_every_outcome_is_told_in_its_order(world: World) -> None:
+def test_every_outcome_is_an_event_in_its_order(world: World) -> None:
     """Place, attempt and reason are there; a subscriber that holds a lock does not keep the app from travelling."""
     app, topic = world.app(), world.topic(1)
     told, lock, here = [], threading.Lock(), os.getpid()
@@ -63,7 +63,7 @@ def test_every_outcome_is_told_in_its_order(world: World) -> None:
     assert (told[3].error, told[3].pause.total_seconds()) == ("ConnectionError: away", 0.01)
 
 
-def test_a_deferred_record_is_told_with_its_step(world: World) -> None:
+def test_a_deferred_record_is_an_event_with_its_step(world: World) -> None:
     """When its copy is safe on the retry topic, and again when it is handled there."""
     app, topic, told = world.app(), world.topic(1), []
 
@@ -87,7 +87,7 @@ def test_a_deferred_record_is_told_with_its_step(world: World) -> None:
     assert (handled.topic, handled.attempt) == (app.routes[0].retry_topic_of(app.name, 1), 2)
 
 
-def test_batches_are_told_with_exact_counts_and_events_are_few(world: World) -> None:
+def test_batches_have_exact_counts_and_few_events(world: World) -> None:
     """However many records fail, a batch brings 20 events of a kind and 3 of the good ones; its counts are exact."""
     app, topic = world.app(), world.topic(1)
     batches, parked, handled = [], [], []
@@ -113,7 +113,7 @@ def test_batches_are_told_with_exact_counts_and_events_are_few(world: World) -> 
     assert 3 <= len(handled) <= 3 * len(batches)
 
 
-def test_a_breaker_tells_when_it_opens_and_closes(world: World) -> None:
+def test_a_breaker_reports_when_it_opens_and_closes(world: World) -> None:
     """With what opened it and how long it was open; probes that fail in between are not told."""
     app, topic, calls, told = world.app(), world.topic(1), world.recorder, []
 
@@ -157,7 +157,7 @@ def test_a_subscriber_that_raises_harms_nothing(world: World, caplog: pytest.Log
     assert len(lines) >= 3
 
 
-def test_states_are_told(world: World) -> None:
+def test_states_are_events(world: World) -> None:
     """An app that ran has been consuming and is stopped at last."""
     app, topic, states = world.app(), world.topic(1), []
 
@@ -175,7 +175,7 @@ def test_states_are_told(world: World) -> None:
 
 
 @pytest.mark.engine_neutral
-def test_columnar_handlers_tell_of_their_first_rows(world: World) -> None:
+def test_columnar_handlers_report_their_first_rows(world: World) -> None:
     """Rows that were handled, tried again and parked, a few of each table."""
     app, topic, told = world.app(), world.topic(1), []
 

@@ -156,7 +156,7 @@ def test_a_record_that_queued_behind_another_keeps_its_attempts(world: World) ->
 
 
 @pytest.mark.engine_neutral
-def test_in_park_mode_records_without_a_key_wait_for_nobody(world: World) -> None:
+def test_in_ordered_mode_records_without_a_key_wait_for_no_other(world: World) -> None:
     """A null key has no order, so nothing queues behind it; an empty key is a key."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
@@ -175,7 +175,7 @@ def test_in_park_mode_records_without_a_key_wait_for_nobody(world: World) -> Non
 
 
 @pytest.mark.engine_neutral
-def test_order_by_something_else_holds_in_park_mode(world: World) -> None:
+def test_order_by_something_else_holds_in_ordered_mode(world: World) -> None:
     """What stands in for the key also decides who queues behind whom."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 

@@ -139,7 +139,7 @@ def test_more_sync_keys_are_in_work_than_there_are_partitions(world: World) -> N
 @pytest.mark.engine_neutral("sync")
 @side_by_side
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_call_that_hangs_holds_up_nothing_but_its_key(world: World, kind: str) -> None:
+def test_a_call_that_hangs_blocks_only_its_key(world: World, kind: str) -> None:
     """Nor when the handler is so fast that a lane has hundreds of keys. It hangs until nothing moves any more."""
     app, topic, calls, seen = world.app(), world.topic(1), world.recorder, []
 

@@ -101,7 +101,7 @@ def test_an_event_is_documented_frozen_and_travels(event):
     assert Tally.decode(Tally(events=[event]).encode()).events == [event]
 
 
-def test_a_subscriber_is_told_of_its_kinds_in_order():
+def test_a_subscriber_gets_its_kinds_in_order():
     """One kind or several, each call with one event."""
     app, parked, both = App("billing"), [], []
     assert app.on(RecordParked)(parked.append) == parked.append
@@ -142,7 +142,7 @@ async def _later(event):
         (lambda app: app.on(RecordParked)(_later), "is async"),
     ],
 )
-def test_what_cannot_be_told_is_refused(declare, says):
+def test_what_is_no_event_is_refused(declare, says):
     """With the reason and, where that helps, the events there are."""
     with pytest.raises(DeclarationError, match=says):
         declare(App("billing"))

@@ -214,7 +214,7 @@ def test_a_call_outside_of_an_ownership_is_a_stray():
 
 
 @pytest.mark.parametrize(("late", "expected"), [(0.4, {"strays": 1}), (0.6, {})])
-def test_an_assignment_may_be_told_late(late, expected):
+def test_an_assignment_may_be_reported_late(late, expected):
     """A call that began a little before its process told of the partition is excused, and only then."""
     events = [assigned("a", 2), revoked("a", 9)]
 
@@ -261,7 +261,7 @@ def test_a_call_that_ends_after_a_loss_is_no_stray():
     ("starts", "expected"),
     [([0], {"backwards": 1}), ([0, 6], {"backwards": 1}), ([0, 4], {"rewinds": 1}), ([6], {"rewinds": 1})],
 )
-def test_a_fall_in_the_log_is_told_apart_by_the_assignments(starts, expected):
+def test_a_fall_in_the_log_is_explained_by_the_assignments(starts, expected):
     """Inside one ownership it is the owner's fault; across an assignment it is a late word of the one before."""
     calls = {"a": [call(0, 1), call(1, 1)]}
     log = [LoggedCommit(0, 2, 3), LoggedCommit(0, 1, 5)]

@@ -153,7 +153,7 @@ def test_a_reset_reaches_a_connection_that_is_stalled(proxy):
     eventually(lambda: proxy.connections == 0, timeout=20)
 
 
-def test_a_stall_hides_that_nobody_is_behind_it():
+def test_a_stall_hides_that_nothing_is_behind_it():
     """A connection that is made during a stall hangs, whether the target listens or not."""
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
@@ -165,7 +165,7 @@ def test_a_stall_hides_that_nobody_is_behind_it():
                 side.recv(1)
 
 
-def test_nobody_behind_it_is_a_reset(echo):
+def test_nothing_behind_it_is_a_reset(echo):
     """A connection to a target that does not listen is cut at once, not left hanging."""
     with socket.socket() as taken:
         taken.bind((HOST, 0))  # and does not listen; were the port free, the proxy itself might be given it
@@ -188,7 +188,7 @@ def test_a_closed_proxy_listens_no_more(echo):
         assert again.port == proxy.port
 
 
-def test_a_taken_port_is_told(echo):
+def test_a_taken_port_is_reported(echo):
     """Two proxies cannot share a port, and the failed one leaves no thread."""
     before = threading.active_count()
     with pytest.raises(OSError, match="address already in use"):

@@ -22,7 +22,7 @@ CERTAIN = 18_000
 @pytest.mark.parametrize(
     ("end", "count"), [("kill", 24_000), ("stop", 20_000)], ids=["killed at 24,000", "stopped at 20,000"]
 )
-def test_the_next_run_reads_on_and_repeats_nothing_that_was_told(scene: DirectScene, end: str, count: int) -> None:
+def test_the_next_run_reads_on_and_repeats_nothing_that_was_committed(scene: DirectScene, end: str, count: int) -> None:
     """Every tenth record is of one key, whose first call blocks: the others are finished one by one between them."""
     scene.admin.create(f"{scene.topic}.one", 1)
     scene.topic = f"{scene.topic}.one"

@@ -388,7 +388,7 @@ def test_to_stop_listening_and_to_close_are_two_steps(scene):
     assert states[-4:] == [State.STOPPING, State.STOPPED, State.CLOSING, State.CLOSED]
 
 
-def test_nothing_is_told_of_partitions_that_are_not_ours(scene):
+def test_nothing_is_reported_about_partitions_that_are_not_ours(scene):
     """When a second process takes one of two stalled partitions, each tells of its own alone."""
     gate = threading.Event()
 

@@ -196,7 +196,7 @@ def test_records_older_than_their_topic_keeps_are_warned_of(scene):
     assert scene.errors("replay", "--dry-run", "--to", short, "--key", "new").err == ""
 
 
-def test_retention_is_told(scene):
+def test_retention_is_reported(scene):
     """For ever is None; a topic that is only compacted keeps its records too."""
     short, compacted = f"{scene.topic}.short", f"{scene.topic}.compacted"
     scene.create(short, retention_ms="86400000")

@@ -30,7 +30,7 @@ def test_the_group_offsets_take_its_place(scene: Scene) -> None:
     assert scene.lag() == 0
 
 
-def test_an_unreadable_checkpoint_is_told_in_one_line(scene: Scene) -> None:
+def test_an_unreadable_checkpoint_is_reported_in_one_line(scene: Scene) -> None:
     """A checkpoint that holds garbage ends the run with exit code 1 and a line that says what to do."""
     checkpoint = scene.folder / "checkpoint"
     flags = ("--checkpoint", str(checkpoint))

@@ -36,7 +36,7 @@ def test_an_idle_time_gives_no_burst():
     assert clock.now - before == pytest.approx(1.0)
 
 
-def test_without_a_rate_nobody_waits():
+def test_without_a_rate_nothing_waits():
     """There is always a turn."""
     clock = FakeClock()
     pace = RateLimit(None, clock, lambda seconds: pytest.fail("it slept"))

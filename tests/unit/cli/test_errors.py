@@ -93,7 +93,7 @@ def test_an_app_that_parks_nothing_is_refused(laneway, app, part):
 
 
 @pytest.mark.parametrize("verb", ["replay", "drop"])
-def test_without_a_terminal_nobody_can_be_asked(laneway, verb, monkeypatch):
+def test_without_a_terminal_there_is_no_question(laneway, verb, monkeypatch):
     """The command refuses before it looks for brokers, and names the two ways out."""
     code, _out, err = laneway(verb)
     assert code == 2

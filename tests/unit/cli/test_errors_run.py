@@ -81,7 +81,7 @@ def test_flags_win_over_code_and_configuration(laneway, tmp_path):
     assert (errors.max_errors, errors.action, errors.stop_when_new.total_seconds()) == (0, "replay", 90)
 
 
-def test_the_end_is_told(laneway):
+def test_the_end_is_shown(laneway):
     """What was done in one line, that there was nothing to do, and by the exit code that it was forced."""
     code, out, _err = laneway()
     assert (code, out.splitlines()[-1]) == (0, "nothing to run: no parked record is open and old enough")

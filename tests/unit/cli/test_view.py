@@ -151,7 +151,7 @@ def test_what_is_waited_for_in_the_middle_of_the_work(shows_waits, expected):
     assert output.getvalue().splitlines() == [f"billing: {line}" for line in ("consuming", *expected)]
 
 
-def test_waits_that_take_turns_are_told_once(monkeypatch):
+def test_waits_that_take_turns_are_logged_once(monkeypatch):
     """A broker that is away is found by several parts, each in its own words, once a second."""
     output, now = io.StringIO(), [1000.0]
     monkeypatch.setattr("laneway.cli._view.time.monotonic", lambda: now[0])

@@ -23,7 +23,7 @@ def words(stand, found=None):
     return stand.words(found, 1_000.0)
 
 
-def test_a_hole_is_told_with_what_is_finished_past_it():
+def test_a_hole_is_shown_with_what_is_finished_past_it():
     """One record is unfinished while thousands after it are done: the commit says so, and the record names its key."""
     metadata = encode_finished(1234, 1234 + 5001, [1234])
     stand = Stand("orders", 3, 0, 1234 + 5001, 1234, metadata)

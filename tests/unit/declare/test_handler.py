@@ -91,7 +91,7 @@ def test_a_function_may_stand_in_on_a_step():
         ({"retry": Retry(mode="ordered"), "lanes": 4}, False),
     ],
 )
-def test_records_queue_behind_others_only_in_park_mode(fields, expected):
+def test_records_queue_behind_others_only_in_ordered_mode(fields, expected):
     """And only where there is an order to keep and a topic to wait on."""
     assert expected == make_route(**fields).parks_behind
 

@@ -28,7 +28,7 @@ def test_a_field_orders(value, expected):
     assert expected == order(Topic("t").record(value))
 
 
-def test_a_record_whose_order_cannot_be_told_keeps_the_order_of_its_key():
+def test_a_record_whose_order_is_unknown_keeps_the_order_of_its_key():
     """Poison must not end the run; it fails when it is called."""
     route = make_route(lambda record: None, lanes=4, order_by=by_field("a"))
     assert route.order_value(make_record(key=b"k", raw=b"{")) == (b"k",)

@@ -36,7 +36,7 @@ def admin(monkeypatch):
     return made
 
 
-def test_a_refused_login_is_told_as_such(admin):
+def test_a_refused_login_is_reported_as_such(admin):
     """The request itself finds nobody to ask."""
     admin._client.is_away, admin._client.news = True, [KafkaError(KafkaError._AUTHENTICATION, "wrong password")]
     with pytest.raises(AdminError, match="wrong password") as raised:

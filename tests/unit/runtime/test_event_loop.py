@@ -289,7 +289,7 @@ def test_a_source_that_is_slow_is_looked_at_now_and_then():
     assert clock.looks < 300 * 8
 
 
-def test_a_call_that_hangs_holds_up_nothing_but_its_key():
+def test_a_call_that_hangs_blocks_only_its_key():
     """A fast handler has many keys in a turn: what its lane has not begun is taken back and given to others."""
     begun, ended, count, keys = [], [], 20_000, 1_000
     others = count - (count - 5_000) // keys  # but for the record and those of its key

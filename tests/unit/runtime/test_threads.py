@@ -452,7 +452,7 @@ def start(runner, source):
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 40])
-def test_a_call_that_hangs_holds_up_nothing_but_its_key(lanes):
+def test_a_call_that_hangs_blocks_only_its_key(lanes):
     """Fast calls run on the reader's thread, many in a turn: once, all of them waited for the one that hung."""
     handle, count, keys = Hanging(5_000), 20_000, 1_000
     desk, runner = make(handle, lanes=lanes)

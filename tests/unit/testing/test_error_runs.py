@@ -82,7 +82,7 @@ def test_a_run_that_is_due_during_another_is_left_out(kafka):
         assert kafka.error_runs.tally.handled == 2
 
 
-def test_a_run_by_hand_does_not_overlap_one_on_schedule(kafka):
+def test_a_run_on_request_does_not_overlap_one_on_schedule(kafka):
     """It is refused while one is under way, and works when that is over."""
     app, _ = scheduled(kafka)
     with running(app, kafka=kafka):
@@ -172,7 +172,7 @@ def test_setup_hooks_run_once_in_a_process(kafka):
     assert hooks == ["setup", "cleanup"]
 
 
-def test_subscribers_are_told(kafka):
+def test_subscribers_get_events(kafka):
     """Of records and batches as ever, with why one is not run; not that the app begins or ends."""
     app, _ = scheduled(kafka, max_errors=2)
     told = []
@@ -187,7 +187,7 @@ def test_subscribers_are_told(kafka):
     assert (told[2].error, told[4].state) == ("it has been parked 2 times", "stopped")
 
 
-def test_an_app_need_not_run_for_a_run_by_hand(kafka):
+def test_an_app_need_not_run_for_a_run_on_request(kafka):
     """The error topics are made like those of their app when they are not there."""
     app, _ = billing()
     kafka.create("orders", 3)

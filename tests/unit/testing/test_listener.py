@@ -65,7 +65,7 @@ def test_events_come_while_the_test_waits_for_them():
     assert told[-1] == "StateChanged"
 
 
-def test_what_a_crash_undid_is_told_again():
+def test_what_a_crash_undid_is_reported_again():
     """A crash tells nothing; the records that run again do."""
     app, told = App("billing"), []
 

@@ -266,7 +266,7 @@ def test_threads_of_an_async_handler_are_waited_for():
         assert kafka.tally.handled == 1
 
 
-def test_a_handler_that_never_ends_is_told_of():
+def test_a_handler_that_never_ends_is_named():
     """Drain gives up after the virtual time it is given; finish says when only the test could go on."""
 
     async def forever(record):

@@ -49,7 +49,7 @@ def test_a_workload_that_a_peer_has_no_mode_for_is_left_out(contest):
     assert (told["state"], told["why"]) == ("left out", "no batch handler")
 
 
-def test_what_cannot_be_fetched_stops_nobody_else(monkeypatch):
+def test_what_cannot_be_fetched_stops_no_other_peer(monkeypatch):
     """The reason stands in the place of its command, so it is not tried again for each run."""
 
     def command_of(peer):

@@ -273,7 +273,7 @@ def test_the_bar_grows_with_the_time():
     assert (whole.records, whole.faults, part.records, part.faults) == (500_000, 80, 75_000, 18)
 
 
-def test_too_little_and_too_much_are_told_with_their_numbers():
+def test_too_little_and_too_much_are_reported_with_their_numbers():
     """What there must be enough of, what there must be nothing of, and repeats up to a share."""
     bar = judge.Bar(1200, 15, 5)
     figures = {**dict.fromkeys(judge._NONE, 0), "records": 500_000, "faults": 80, "duplicate_percent": 4.99}
@@ -303,7 +303,7 @@ def overlapping(soak, **frozen):
 NOTHING = {"within": 0, "handed_over": 0, "between_frozen": 0, "between_others": 0}
 
 
-def test_a_worker_that_was_cut_off_in_a_call_is_told_apart(soak):
+def test_a_worker_that_was_cut_off_in_a_call_is_counted_apart(soak):
     """It could not know; so it is counted, and not held against it."""
     assert overlapping(soak) == {**NOTHING, "between_others": 1}
 

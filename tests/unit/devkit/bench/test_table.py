@@ -73,14 +73,14 @@ def test_sentences_take_their_figures_from_the_results():
     assert "25 µs of CPU, in one process of 103 MB" in text
 
 
-def test_what_the_checks_found_is_told():
+def test_what_the_checks_found_is_shown():
     """No text says that nothing was lost when something was."""
     clean, bad = entry("w1 --engine direct"), entry("w3 --engine direct", lost=3, overlaps=1)
     assert "nothing lost" in table.checked([clean])
     assert table.checked([clean, bad]).endswith("`laneway bench w3 --engine direct`: 3 lost, 1 overlaps.")
 
 
-def test_figures_of_another_machine_or_day_are_told():
+def test_figures_of_another_machine_or_day_are_marked():
     """Two machines are both named, and so is a figure that was measured elsewhere."""
     other = {**MACHINE, "cores": 64}
     kept = entry("w3 --engine direct", machine=other, measured="2026-11-12 08:00")
@@ -94,7 +94,7 @@ def test_figures_of_another_machine_or_day_are_told():
     assert "measured from 2026-11-12 to 2026-11-15" in text
 
 
-def test_of_several_runs_it_is_told_that_the_best_is_shown():
+def test_of_several_runs_the_table_says_that_it_shows_the_best():
     """With how low the others were; one run alone needs no words."""
     runs = [{"records_per_second": rate} for rate in (206_000, 256_000, 143_000)]
     entries = {"w3": {"records_per_second": 256_000, "runs": runs}, "w2": {"records_per_second": 9}}

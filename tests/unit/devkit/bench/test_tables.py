@@ -43,7 +43,7 @@ def test_a_line_is_the_median_of_its_runs():
     assert (line.rate, line.runs, line.told, line.wrong) == (90.0, 3, "", "")
 
 
-def test_a_run_that_failed_beside_others_is_told_and_does_not_hide_them():
+def test_a_run_that_failed_beside_others_is_shown_and_does_not_hide_them():
     """Two good runs keep their figure, with the failure and its reason beside it."""
     (line,) = tables.lines_of([run("w1", "quix"), failed("w1", "quix", "no order | given"), run("w1", "quix")])
     assert (line.rate, line.runs) == (100.0, 2)

@@ -50,7 +50,7 @@ def test_kept_data_keeps_its_id_on_other_ports(old, tmp_path):
     assert (old.cluster_id, "127.0.0.1:9999") == (new.cluster_id, new.bootstrap)
 
 
-def test_a_full_disk_is_told_before_the_start(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_before_the_start(tmp_path, monkeypatch):
     """Less than 1 GiB is refused with the number that is left."""
     usage = type("Usage", (), {"free": 5 * 2**20})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
