@@ -16,7 +16,7 @@ def test_a_taken_port_is_named(home):
     """The port and the fix are in the message, and no node runs."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(BrokerError, match=rf"Port {port} on 127\.0\.0\.1 is taken.*Fix: "):
+        with pytest.raises(BrokerError, match=rf"Port {port} on 127\.0\.0\.1 is in use.*Fix: "):
             broker.start(port=port, name="it", home=home)
 
     assert not broker.status("it", home=home).running

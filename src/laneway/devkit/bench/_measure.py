@@ -1,4 +1,4 @@
-"""Runs a workload on an engine and gives its figures."""
+"""Runs a workload on an engine and measures it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Figures", "measure"]
 
-_UNTIMED = 8.0  # seconds of a latency run that do not count: a broker that has not compiled its code yet is far slower
-_CHECKED = 200_000  # records of the checked pass, at the most
+_UNTIMED = 8.0  # seconds of a latency run that do not count: a broker whose code is not compiled yet is far slower
+_CHECKED = 200_000  # maximum records of the checked pass
 _LIMIT = 300.0  # seconds a pass may take
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a workload reached. Times count from the first to the last handled record of a warm query."""
+    """The figures of a workload. Times count from the first to the last handled record of a warm query."""
 
     workload: str
     engine: str
@@ -45,7 +45,7 @@ class Figures:
     ideal_per_second: float | None
     ratio: float | None
     ratio_measured: float | None
-    """To lanes divided by the mean time a call really took."""
+    """Ratio to lanes divided by the measured mean time of a call."""
     cpu_seconds: float
     rss_mb: float
     lost: int
@@ -59,7 +59,7 @@ class Figures:
     batches: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Plain values."""
         return {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(self).items()}
 
 
@@ -72,13 +72,13 @@ def measure(
     leave_out: set[int],
     master: str | None = None,
 ) -> Figures:
-    """Measure a workload: a timed pass without any recording, then a checked pass in which every call is written down.
+    """Measure a workload: a timed pass without recording, then a checked pass in which every call is recorded.
 
     Args:
         workload: what to run.
         brokers: bootstrap servers.
         engine: ``spark`` or ``direct``.
-        say: told what happens.
+        say: called with progress messages.
         leave_out: processes (the broker's) that do not count as usage.
         master: Spark master.
     """
@@ -115,7 +115,7 @@ def measure(
 
 
 class _TimedPass:
-    """Warms a query up, holds it while the records are produced, and times how it works through them."""
+    """Warms up a query, pauses it while records are produced, and times how it handles them."""
 
     def __init__(
         self, workload: Workload, settings: Settings, brokers: str, say: Callable[[str], None], leave_out: set[int]
@@ -151,7 +151,7 @@ class _TimedPass:
 
     def _batch_done(self, _topic: str, _batch: int, tally: Tally) -> None:
         with self._changed:
-            if tally.first and not self.cold_start:  # what is told before the first call has no beginning
+            if tally.first and not self.cold_start:  # a tally before the first call has no start
                 self.cold_start = tally.first - self._began
             self._seen += tally.finished
             if self._timed_from is not None and tally.first >= self._timed_from:
@@ -176,7 +176,7 @@ class _TimedPass:
         engine.life.wait_for(State.PAUSED, 10)
         self._say(f"warm; producing {self._workload.records:,} records")
         fill(self._brokers, self._topic, self._workload.records, keys=KEYS, is_skewed=self._workload.is_skewed).wait()
-        time.sleep(1)  # let the broker settle, so that its work on the producer's account is over
+        time.sleep(1)  # let the broker finish its work for the producer
         self._say("running")
         self._timed_from = time.time()
         with self.usage:
@@ -200,10 +200,10 @@ class _TimedPass:
 
 
 def _checked_pass(workload: Workload, settings: Settings, brokers: str, say: Callable[[str], None]) -> Verdict:
-    """Every call written down, over fewer records; not timed."""
+    """Record every call, with fewer records; not timed."""
     topic = _new_topic(settings)
     count = min(workload.records, _CHECKED)
-    say(f"checking order and loss over {count:,} records, every call written down")
+    say(f"checking order and loss over {count:,} records, with every call recorded")
     fill(brokers, topic, count, keys=KEYS, is_skewed=workload.is_skewed).wait()
     with tempfile.TemporaryDirectory(prefix="laneway-bench-") as folder:
         app: App = app_of(workload, topic, Recorder(folder))

@@ -1,4 +1,4 @@
-"""Fills a topic, as fast as it goes or at a steady rate, in a process of its own so that it is not measured."""
+"""Fills a topic, at full speed or at a steady rate, in a separate process so that it is not measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXPONENT, _SEED = 1.1, 5
 
 
 def _skewed(records: int, keys: int = 10_000) -> Iterator[int]:
-    """The number of the key of each record: key 0 is the most frequent, and so on by Zipf's law."""
+    """The key number of each record: key 0 is the most frequent, the others follow Zipf's law."""
     rng = random.Random(_SEED)  # noqa: S311 - a workload, not a secret
     weights = list(accumulate((number + 1) ** -_EXPONENT for number in range(keys)))
     yield from rng.choices(range(keys), cum_weights=weights, k=records)
@@ -39,7 +39,7 @@ def fill(
 
 
 def produce() -> None:
-    """Do what the arguments of this process say."""
+    """Produce as the arguments of this process say."""
     from laneway._kafka import produce_many
 
     brokers, topic, records, keys, rate, is_skewed = sys.argv[1:]

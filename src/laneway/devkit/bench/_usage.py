@@ -11,7 +11,7 @@ import psutil
 __all__ = ["Usage"]
 
 _EVERY = 0.25  # seconds between two samples
-_LOOK = 8  # samples between two looks for new children, which read the whole process table
+_LOOK = 8  # samples between two searches for new children, which read the whole process table
 
 
 class Usage:
@@ -67,7 +67,7 @@ class Usage:
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 used = times.user + times.system
-                # A process born inside the block has spent all of its time in it.
+                # A process that started inside the block spent all its time in it.
                 first = self._cpu.get(process.pid, (0.0 if self._has_begun else used, 0.0))[0]
                 self._cpu[process.pid] = (first, used)
                 rss += process.memory_info().rss

@@ -1,4 +1,4 @@
-"""W1 to W6: what is produced and how it is handled."""
+"""W1 to W6: their records and handlers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTITIONS, KEYS = 15, 10_000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One workload. *wait* is what a call takes by itself; *rate* is records per second for a latency workload."""
+    """One workload. *wait* is the duration of a call; *rate* is records per second for a latency workload."""
 
     name: str
     records: int
@@ -35,15 +35,15 @@ class Workload:
     size: int = 1
     rate: int | None = None
     is_skewed: bool = False
-    """Few keys have most of the records (Zipf's law with exponent 1.1): no engine is faster than the hottest key."""
+    """Few keys have most of the records (Zipf's law with exponent 1.1): the hottest key limits every engine."""
 
     @property
     def ideal(self) -> float | None:
-        """Records per second if every lane that can be busy were so all the time, and a call took exactly its wait."""
+        """Records per second if all usable lanes were always busy and a call took exactly its wait."""
         return self.reachable(self.wait) if self.wait else None
 
     def reachable(self, wait: float) -> float:
-        """Records per second if a call took so many seconds."""
+        """Records per second if a call took this many seconds."""
         if self.is_skewed:
             return self.records / (hottest(self.records) * wait)
         return PARTITIONS * self.lanes * self.size / wait
@@ -69,7 +69,7 @@ WORKLOADS = {
 
 
 def app_of(workload: Workload, topic: str, recorder: Recorder | None) -> App:
-    """The app that runs a workload; with a recorder every call is written down, which costs some microseconds."""
+    """The app that runs a workload; a recorder writes every call to disk, which costs some microseconds."""
     app = App(f"bench-{topic}")
     source = Topic(topic)
     wait, buffer = workload.wait, Buffer(records=max(20_000, PARTITIONS * workload.lanes * workload.size))
@@ -134,7 +134,7 @@ def _batch_async(wait: float, recorder: Recorder | None) -> Any:
 
 
 def _write_all(recorder: Recorder | None, batch: Batch[bytes], start: float) -> None:
-    """The members of a batch run one after the other, as far as order goes: give each its own instant."""
+    """Give each member of a batch its own time span, because order counts members one after the other."""
     if recorder is None:
         return
     step = (time.monotonic() - start) / len(batch)

@@ -1,6 +1,6 @@
 """A real Kafka for development: version 4.3.1 in KRaft mode from its Maven jars, one or three nodes, no docker.
 
-`start` and `stop` handle named clusters that live on after the command; `ephemeral` is a cluster for one ``with``
+`start` and `stop` handle named clusters that outlive the command; `ephemeral` is a cluster for one ``with``
 block. Brokers listen on 127.0.0.1 only. Java 17 or newer is needed; the jars are fetched once and checked against
 pinned SHA-256 sums before every start.
 """

@@ -1,4 +1,4 @@
-"""One start of a node whose loaded classes are kept, so that later ones find theirs ready."""
+"""Builds an archive of Kafka's loaded classes, which later starts reuse."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PATIENCE = timedelta(minutes=2)  # the archive is written when the node ends
 
 
 def find_archive(home: Path | None = None) -> Path | None:
-    """Give the archive of this machine's Java and Kafka, if it has been built."""
+    """The archive for this machine's Java and Kafka, if it was built."""
     path = archive_path(find_java(), require_jars(home_directory(home)))
     return path if path.exists() else None
 
 
 def build_archive(home: Path | None = None) -> Path:
-    """Start a node and let it write down at its end which classes it loaded; takes about ten seconds, once.
+    """Start a node that writes its loaded classes to the archive when it stops; takes about ten seconds, once.
 
     Raises:
         BrokerError: with the reason and the fix.
@@ -42,6 +42,6 @@ def build_archive(home: Path | None = None) -> Path:
         with ephemeral(java_options=options, home=home) as running:
             running.nodes[0].stop(_PATIENCE)
         if not fresh.exists():
-            raise BrokerError(f"The JVM has not written {fresh}. Fix: nothing needs it; nodes start more slowly")
+            raise BrokerError(f"The JVM has not written {fresh}. Fix: none needed; nodes only start more slowly")
         fresh.replace(path)
     return path

@@ -29,7 +29,7 @@ _FORMAT_LIMIT = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A cluster that was brought up."""
+    """A running cluster."""
 
     name: str
     bootstrap: str
@@ -37,7 +37,7 @@ class Running:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The process ids of the nodes that run."""
+        """Process ids of the running nodes."""
         return tuple(pid for node in self.nodes if (pid := node.pid) is not None)
 
 
@@ -59,7 +59,7 @@ def prepare(
     configs: Mapping[str, object] | None = None,
     java_options: Sequence[str] = (),
 ) -> tuple[Node, ...]:
-    """Write the configuration of every node and give their handles; nothing is started."""
+    """Write the configuration of every node and return their handles; starts nothing."""
     nodes = []
     for node in plan.nodes:
         node.directory.mkdir(parents=True, exist_ok=True)
@@ -84,9 +84,9 @@ def prepare(
 
 
 def bring_up(plan: ClusterPlan, nodes: Sequence[Node], java: Java, libs: Path) -> Running:
-    """Start the nodes that do not run, and wait until all of them know each other.
+    """Start the stopped nodes, and wait until all know each other.
 
-    When one cannot start, those started here are ended again.
+    If one cannot start, those started here are stopped again.
     """
     stopped = [node for node in nodes if not node.is_running]
     for node in stopped:
@@ -94,7 +94,7 @@ def bring_up(plan: ClusterPlan, nodes: Sequence[Node], java: Java, libs: Path) -
     _format(plan, stopped, java, libs)
     try:
         for node in stopped:
-            # The reasons of an earlier failure must not be read as those of this start.
+            # The log of an earlier failure must not explain this start.
             node.output.unlink(missing_ok=True)
             node.log.unlink(missing_ok=True)
             node.launch()
@@ -106,7 +106,7 @@ def bring_up(plan: ClusterPlan, nodes: Sequence[Node], java: Java, libs: Path) -
 
 
 def end_nodes(nodes: Sequence[Node], patience: timedelta = PATIENCE) -> int:
-    """End the nodes side by side and give how many ran."""
+    """Stop the nodes in parallel and return how many were running."""
     processes = [process for node in nodes if (process := node._process())]  # noqa: SLF001 - of the same room
     end(processes, patience)
     for node in nodes:
@@ -125,7 +125,7 @@ def _format(plan: ClusterPlan, nodes: Sequence[Node], java: Java, libs: Path) ->
         command += [f"-Dlaneway.log={node.plan.directory / 'format.log'}", "-cp", f"{libs}/*"]
         command += ["kafka.tools.StorageTool", "format", "--ignore-formatted"]
         command += ["--cluster-id", plan.cluster_id, "--config", str(node.plan.config)]
-        # Side by side: one takes 0.8 s, three in a row would double the time of a start.
+        # In parallel: one takes 0.8 s, so three in a row would double the time of a start.
         runs.append((node, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
     failures = []
     for node, run in runs:

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 FULL_SPEED = ("-XX:TieredStopAtLevel=4",)
-"""JVM flags for a node that carries a measurement: it may compile for longer, to be faster in the end."""
+"""JVM flags for a node in a benchmark: more compilation for more speed."""
 
 _OURS = frozenset(
     {
@@ -41,7 +41,7 @@ _OURS = frozenset(
     }
 )
 
-# The configuration dumps and per-partition notes are nine tenths of a start's lines; a reason would drown in them.
+# Configuration dumps and per-partition lines are nine tenths of a start's log and would hide an error.
 LOGGING = """\
 status = error
 name = laneway
@@ -71,7 +71,7 @@ logger.configs.level = warn
 def server_properties(
     plan: ClusterPlan, node: NodePlan, configs: Mapping[str, object] | None = None
 ) -> dict[str, object]:
-    """Give the settings of one node; *configs* go over ours.
+    """The settings of one node; *configs* override them.
 
     Raises:
         BrokerError: *configs* sets an address, a role or a folder, which belong to the cluster.
@@ -86,7 +86,7 @@ def server_properties(
     advertised = f"PLAINTEXT://{node.address}"
     protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
     if node.proxy:
-        # Apart from the first, which the nodes use among themselves: a cut in the proxy is felt by clients only.
+        # Not on the listener that the nodes use: a cut in the proxy must affect only clients.
         listeners += f",PROXIED://{HOST}:{node.proxy.back}"
         advertised += f",PROXIED://{node.proxy.address}"
         protocols += ",PROXIED:PLAINTEXT"
@@ -102,7 +102,7 @@ def server_properties(
         "advertised.listeners": advertised,
         "listener.security.protocol.map": protocols,
         "log.dirs": node.data,
-        # A topic made by a typing error is worse than an error message.
+        # A topic created by a typing error is worse than an error message.
         "auto.create.topics.enable": False,
         "default.replication.factor": copies,
         "min.insync.replicas": in_sync,
@@ -114,12 +114,12 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": in_sync,
         "share.coordinator.state.topic.num.partitions": 4,
-        # A lone developer's consumer need not wait three seconds for others to join.
+        # The only consumer of a developer need not wait three seconds for others.
         "group.initial.rebalance.delay.ms": 0,
-        # A killed node is let in again only when its old session has run out; the default makes that 9 s.
+        # A killed node can rejoin only after its old session times out, by default 9 s.
         "broker.session.timeout.ms": 6000,
         "broker.heartbeat.interval.ms": 1000,
-        # The default of 128 MiB is taken from the heap at start: a third of a small node's.
+        # The default of 128 MiB takes a third of a small node's heap at the start.
         "log.cleaner.dedupe.buffer.size": 16 * 2**20,
         "num.network.threads": 2,
         "num.io.threads": 4,
@@ -128,7 +128,7 @@ def server_properties(
 
 
 def properties_text(settings: Mapping[str, object]) -> str:
-    r"""Write settings the way Java reads them.
+    r"""Format settings as Java reads them.
 
     >>> properties_text({"auto.create.topics.enable": False, "log.dirs": "/tmp/a b"})
     'auto.create.topics.enable=false\nlog.dirs=/tmp/a b\n'
@@ -137,9 +137,9 @@ def properties_text(settings: Mapping[str, object]) -> str:
 
 
 def jvm_options(nodes: int) -> tuple[str, ...]:
-    """Give the JVM flags: small heaps, the collector without threads of its own, the compiler that is soon done.
+    """The JVM flags: small heaps, the collector without extra threads, the fast compiler.
 
-    Most nodes of a developer live for seconds; one that is to show what it can needs ``FULL_SPEED``.
+    Most development nodes run for seconds; a benchmark needs ``FULL_SPEED``.
     """
     heap = ("-Xms256m", "-Xmx1g") if nodes == 1 else ("-Xms128m", "-Xmx384m")
     quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -147,12 +147,12 @@ def jvm_options(nodes: int) -> tuple[str, ...]:
 
 
 def archive_path(java: Java, libs: Path) -> Path:
-    """Where the archive of this Java and these jars is kept."""
+    """Path of the archive for this Java and these jars."""
     return libs.parent / f"classes-java-{java.version}.jsa"
 
 
 def archive_options(java: Java, libs: Path) -> tuple[str, ...]:
-    """JVM flags that use it, when it has been built; a JVM that finds it does not fit goes on without, in silence."""
+    """JVM flags that use the archive, if it was built; a JVM silently ignores one that does not fit."""
     path = archive_path(java, libs)
     return (f"-XX:SharedArchiveFile={path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if path.exists() else ()
 

@@ -36,16 +36,16 @@ def ephemeral(
 ) -> Iterator[Running]:
     """Run a cluster on free ports with data in a temporary folder; leave nothing behind.
 
-    A small watching process ends the nodes and removes the folder even when this process is killed with SIGKILL.
+    A small watcher process stops the nodes and removes the folder even when this process is killed with SIGKILL.
 
     Args:
         nodes: 1 or 3.
-        configs: broker settings that go over the chosen ones.
-        java_options: JVM flags that go after, and so over, the chosen ones.
-        progress: told about the fetch of the jars, which happens at the first start only.
-        home: where the jars are; default ``LANEWAY_HOME``.
-        is_proxied: give each node a second way in, for a proxy that the caller runs between the two ports of
-            ``node.plan.proxy``. Clients that begin at a proxy stay with the proxies.
+        configs: broker settings that override the defaults.
+        java_options: JVM flags that override the defaults.
+        progress: called while the jars are fetched, at the first start only.
+        home: folder of the jars; default ``LANEWAY_HOME``.
+        is_proxied: give each node a second listener, for a proxy that the caller runs between the two ports of
+            ``node.plan.proxy``. Clients that start at a proxy stay with the proxies.
 
     Example::
 
@@ -58,7 +58,7 @@ def ephemeral(
     """
     java = find_java()
     libs = require_jars(home_directory(home), progress)
-    # Resolved, because the watcher compares the folder with the arguments of processes.
+    # Resolved, because the watcher compares the folder with process arguments.
     folder = Path(tempfile.mkdtemp(prefix="laneway-ephemeral-")).resolve()
     try:
         require_space(folder)

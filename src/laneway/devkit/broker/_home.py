@@ -1,4 +1,4 @@
-"""Where laneway keeps what it fetches and what the development clusters write."""
+"""Folders of fetched files and of development clusters, and a lock between processes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ KAFKA_VERSION = "4.3.1"
 
 
 def jars_directory(home: Path) -> Path:
-    """Give the folder of the Kafka jars under *home*."""
+    """The folder of the Kafka jars below *home*."""
     return home / "kafka" / KAFKA_VERSION / "libs"
 
 
 def clusters_directory(home: Path) -> Path:
-    """Give the folder with one subfolder per named cluster."""
+    """The folder with one subfolder per named cluster."""
     return home / "clusters"
 
 
 @contextmanager
 def locked(lock: Path) -> Iterator[None]:
-    """Hold an exclusive lock between processes for the length of the block.
+    """Hold an exclusive lock between processes during the block.
 
-    Two terminals that start the same cluster, or fetch the same jars, would otherwise write over each other.
+    Two terminals that start the same cluster, or fetch the same jars, would otherwise overwrite each other's files.
     """
     try:
         import fcntl

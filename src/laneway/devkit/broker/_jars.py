@@ -42,7 +42,7 @@ _MODULE = f"""\
 
 
 def require_jars(home: Path, progress: Progress | None = None) -> Path:
-    """Give the folder of the jars; fetch them when they are not there yet, check them when they are."""
+    """The folder of the jars; fetches them if they are missing, checks them otherwise."""
     directory = jars_directory(home)
     if not directory.is_dir():
         return fetch(home=home, progress=progress)
@@ -56,15 +56,15 @@ def require_jars(home: Path, progress: Progress | None = None) -> Path:
 
 
 def fetch(*, home: Path | None = None, force: bool = False, progress: Progress | None = None) -> Path:
-    """Fetch the jars unless they are there and whole; give their folder.
+    """Fetch the jars unless they are complete; return their folder.
 
-    The jars land in a folder beside the final one and are renamed after the check, so a broken fetch leaves nothing
-    that a later start could take for whole.
+    The jars are fetched into a folder beside the final one, which is renamed after the check, so an interrupted fetch
+    leaves nothing that looks complete.
 
     Args:
         home: default ``LANEWAY_HOME``.
-        force: fetch again even when the folder is whole, for a folder that is not.
-        progress: told about each module found and each jar downloaded.
+        force: fetch again even if the folder is complete.
+        progress: called for each module found and each jar downloaded.
 
     Raises:
         BrokerError: no Java, no pyspark, no network, or a jar with other content than the pinned one.
@@ -75,7 +75,7 @@ def fetch(*, home: Path | None = None, force: bool = False, progress: Progress |
         if not force and directory.is_dir() and not jar_problems(directory):
             return directory
         directory.parent.mkdir(parents=True, exist_ok=True)
-        # Ivy's own cache goes into the same folder: a jar that failed its check is never asked for again from there.
+        # Ivy's cache goes into the same folder, so that a jar that failed its check is never reused from it.
         work = Path(tempfile.mkdtemp(prefix=".fetch-", dir=directory.parent))
         try:
             fetched = work / "libs"
@@ -94,7 +94,7 @@ def _accept(fetched: Path, directory: Path) -> None:
             "Fix: check the repository or mirror they came from, then run `laneway kafka fetch` again"
         )
     if directory.exists():
-        # Into the work folder, so that it is removed with it: a folder in use cannot be replaced by one rename.
+        # Into the work folder, so that it is removed with it: one rename cannot replace an existing folder.
         directory.rename(fetched.with_name("replaced"))
     fetched.rename(directory)
 
@@ -146,7 +146,7 @@ def _in_short(reasons: list[str]) -> str:
 
 
 def _ivy_jar() -> Path:
-    # Found without importing pyspark, which takes most of a second.
+    # Without importing pyspark, which takes most of a second.
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for jar in sorted(Path(folder, "jars").glob("ivy-*.jar")):
@@ -159,16 +159,16 @@ def _ivy_jar() -> Path:
 
 @cache
 def pinned_jars() -> Mapping[str, str]:
-    """Give the SHA-256 of every jar, by file name."""
+    """The SHA-256 of every jar, by file name."""
     lines = Path(__file__).with_name("_jars.sha256").read_text(encoding="ascii").splitlines()
     pairs = (line.split() for line in lines if line)
     return MappingProxyType({name: digest for digest, name in pairs})
 
 
 def jar_problems(directory: Path, pins: Mapping[str, str] | None = None) -> list[str]:
-    """Say in what way *directory* differs from the pinned jars; empty when it is whole.
+    """How *directory* differs from the pinned jars; empty when it is complete.
 
-    Every byte is hashed (44 MB, about 0.15 s): sizes alone would not notice a tampered jar.
+    Hashes every byte (44 MB, about 0.15 s): sizes alone would not reveal a tampered jar.
     A jar that is not pinned counts too, because the class path takes every jar in the folder.
     """
     expected = pinned_jars() if pins is None else pins

@@ -29,11 +29,11 @@ class Java:
     executable: Path
     major: int
     version: str
-    """All of it, such as 17.0.15."""
+    """The full version, such as 17.0.15."""
 
 
 def major_version(text: str) -> int | None:
-    """Read the major version out of what ``java -version`` prints.
+    """Parse the major version from the output of ``java -version``.
 
     >>> major_version('openjdk version "17.0.15" 2025-04-15')
     17
@@ -62,7 +62,7 @@ def find_java() -> Java:
     text = answer.stderr + answer.stdout
     major, exact = major_version(text), _EXACT.search(text)
     if major is None:
-        raise BrokerError(f"Java at {executable} ({source}) does not tell its version. {_FIX}")
+        raise BrokerError(f"Java at {executable} ({source}) does not report its version. {_FIX}")
     if major < MINIMUM_JAVA:
         raise BrokerError(f"Java at {executable} ({source}) is version {major}; Kafka needs {MINIMUM_JAVA}. {_FIX}")
     return Java(executable, major, exact[1] if exact else str(major))

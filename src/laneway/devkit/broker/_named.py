@@ -1,4 +1,4 @@
-"""Named clusters that live on after the command that started them."""
+"""Named clusters, which outlive the command that started them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ClusterStatus", "NodeStatus", "log_files", "log_tail", "names", "sta
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node as it is now; *state* is ``running``, ``silent`` (lives but does not answer) or ``stopped``."""
+    """The status of one node; *state* is ``running``, ``silent`` (alive but not answering) or ``stopped``."""
 
     id: int
     address: str
@@ -38,7 +38,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A named cluster as it is now."""
+    """The status of a named cluster."""
 
     name: str
     running: bool
@@ -58,7 +58,7 @@ def start(
     progress: Progress | None = None,
     home: Path | None = None,
 ) -> Running:
-    """Start the cluster *name*, or the nodes of it that do not run, and wait until every node answers.
+    """Start the cluster *name*, or its stopped nodes, and wait until every node answers.
 
     Args:
         nodes: 1, or 3 with every topic on all three of them.
@@ -94,9 +94,9 @@ def start(
 
 
 def stop(name: str = "default", *, home: Path | None = None, patience: timedelta = PATIENCE) -> bool:
-    """Stop the cluster *name* and give whether any of it ran. Of an ephemeral one nothing is left.
+    """Stop the cluster *name* and return whether it was running. Removes an ephemeral one.
 
-    Only processes that carry the cluster's own configuration file among their arguments are signalled.
+    Signals only processes that have the cluster's configuration file among their arguments.
     """
     directory = _directory(home_directory(home), name)
     if not directory.is_dir():
@@ -105,7 +105,7 @@ def stop(name: str = "default", *, home: Path | None = None, patience: timedelta
         plan = _plan.load(directory)
         if plan is None:
             return False
-        # What is thrown away anyway need not be closed in order.
+        # Data that is removed anyway need not be closed cleanly.
         ran = end_nodes(_handles(plan), timedelta(0) if plan.ephemeral else patience)
         if plan.ephemeral:
             _remove_data(plan)
@@ -114,7 +114,7 @@ def stop(name: str = "default", *, home: Path | None = None, patience: timedelta
 
 
 def status(name: str = "default", *, home: Path | None = None) -> ClusterStatus | None:
-    """Give the state of the cluster *name*; None when it was never started."""
+    """The status of the cluster *name*; None if it was never started."""
     plan = _plan.load(_directory(home_directory(home), name))
     if plan is None:
         return None
@@ -128,12 +128,12 @@ def status(name: str = "default", *, home: Path | None = None) -> ClusterStatus 
 
 
 def names(*, home: Path | None = None) -> list[str]:
-    """Give the names of all clusters that were started under *home*."""
+    """The names of all clusters below *home*."""
     return sorted(file.parent.name for file in clusters_directory(home_directory(home)).glob("*/cluster.json"))
 
 
 def log_files(name: str = "default", *, home: Path | None = None) -> list[Path]:
-    """Give the log file of each node.
+    """The log file of each node.
 
     Raises:
         BrokerError: no such cluster was ever started.
@@ -145,7 +145,7 @@ def log_files(name: str = "default", *, home: Path | None = None) -> list[Path]:
 
 
 def log_tail(name: str = "default", lines: int = 50, *, home: Path | None = None) -> dict[int, list[str]]:
-    """Give the last *lines* of each node's log, by node id."""
+    """The last *lines* of each node's log, by node id."""
     return {number: last_lines(file, lines) for number, file in enumerate(log_files(name, home=home), start=1)}
 
 
@@ -166,7 +166,7 @@ def _live(plan: _plan.ClusterPlan) -> bool:
 def _require_same(plan: _plan.ClusterPlan, nodes: int, port: int | None) -> None:
     if len(plan.nodes) != nodes or (port is not None and plan.nodes[0].port != port):
         raise BrokerError(
-            f"Cluster {plan.name!r} runs already with {len(plan.nodes)} node(s) at {plan.bootstrap}. "
+            f"Cluster {plan.name!r} is already running with {len(plan.nodes)} node(s) at {plan.bootstrap}. "
             f"Fix: use it, stop it with `laneway kafka stop --name {plan.name}`, or start another --name"
         )
 

@@ -1,4 +1,4 @@
-"""One running node: start it, take it away, give it back."""
+"""One node: start, stop, kill, suspend and resume it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE = timedelta(seconds=15)
 """How long a node may take to stop by itself; its log segments are recovered at the next start if it is killed."""
 
 START_LIMIT = timedelta(seconds=60)
-# Long enough not to load a starting JVM with connections, short enough not to show in a start of two seconds.
+# Long enough not to disturb a starting JVM, short enough compared to a start of two seconds.
 _PAUSE = 0.05
 
 
@@ -34,7 +34,7 @@ _PAUSE = 0.05
 class Node:
     """A handle on one broker process; any thread may use it, one at a time.
 
-    `kill`, `suspend` and `resume` are for showing and testing what a client does while a broker is gone.
+    `kill`, `suspend` and `resume` are for tests of clients while a broker is unavailable.
     """
 
     plan: NodePlan
@@ -52,13 +52,13 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The process id; None when the node does not run."""
+        """The process id; None when the node is not running."""
         process = self._process()
         return process.pid if process else None
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives; a suspended one does."""
+        """Whether the process is alive; a suspended one is."""
         return self._process() is not None
 
     @property
@@ -76,16 +76,16 @@ class Node:
 
     @property
     def output(self) -> Path:
-        """What the JVM printed."""
+        """The output of the JVM."""
         return self.plan.directory / "jvm.out"
 
     def launch(self) -> None:
-        """Start the process without waiting until it answers."""
+        """Start the process; does not wait until it answers."""
         pid = launch(self.command, self.plan.directory, self.output)
         self._pid_file.write_text(f"{pid}\n", encoding="ascii")
 
     def start(self) -> None:
-        """Start the node and wait until it answers; nothing happens when it runs already."""
+        """Start the node and wait until it answers; no effect if it is running."""
         if not self.is_running:
             self.launch()
         wait_ready([self], {self.id})
@@ -98,24 +98,24 @@ class Node:
         self._pid_file.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """End the node as a power cut would."""
+        """Kill the node, as a power cut would."""
         self.stop(timedelta(0))
 
     def restart(self) -> None:
-        """Stop the node in order, start it again on the same ports and data, and wait until it answers."""
+        """Stop the node cleanly, start it again on the same ports and data, and wait until it answers."""
         self.stop()
         self.start()
 
     def suspend(self) -> None:
-        """Freeze the node: its connections stay open and nothing answers."""
+        """Suspend the node: its connections stay open and nothing answers."""
         self._require_process().suspend()
 
     def resume(self) -> None:
-        """Let a suspended node go on."""
+        """Resume a suspended node."""
         self._require_process().resume()
 
     def knows(self) -> set[int]:
-        """Give the ids of the live brokers this node reports; empty while it does not answer."""
+        """The ids of the live brokers that this node reports; empty while it does not answer."""
         try:
             return {broker.id for broker in ask_brokers(HOST, self.plan.port, timedelta(seconds=2))}
         except (OSError, ValueError):
@@ -131,7 +131,7 @@ class Node:
     def _require_process(self) -> psutil.Process:
         process = self._process()
         if process is None:
-            raise BrokerError(f"Node {self.id} at {self.address} does not run. Fix: start it first")
+            raise BrokerError(f"Node {self.id} at {self.address} is not running. Fix: start it first")
         return process
 
 

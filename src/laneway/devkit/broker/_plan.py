@@ -1,4 +1,4 @@
-"""What a cluster consists of: its nodes, their ports and folders; written down so that a later command finds it."""
+"""The plan of a cluster: its nodes, ports and folders; stored for later commands."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _FILE = "cluster.json"
 
 @dataclass(frozen=True, slots=True)
 class ProxyPorts:
-    """A second way into a node, which leads through a proxy that somebody else runs."""
+    """A second listener of a node, behind a proxy that the caller runs."""
 
     front: int
-    """Where the proxy is to listen, and where the node sends the clients that came this way."""
+    """Port of the proxy, which the node advertises to its clients."""
     back: int
-    """Where the node itself listens for the proxy."""
+    """Port of the node's listener for the proxy."""
 
     @property
     def address(self) -> str:
@@ -71,7 +71,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """A cluster that was or will be started."""
+    """The plan of a cluster."""
 
     name: str
     cluster_id: str
@@ -86,7 +86,7 @@ class ClusterPlan:
 
 
 def name_is_valid(name: str) -> bool:
-    """Tell whether *name* can be a folder on every file system."""
+    """Whether *name* can be a folder on every file system."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -100,7 +100,7 @@ def make(
     ephemeral: bool,
     is_proxied: bool = False,
 ) -> ClusterPlan:
-    """Choose ports and folders; data that is there already keeps its cluster id.
+    """Choose ports and folders; existing data keeps its cluster id.
 
     Args:
         name: the cluster's name.
@@ -108,8 +108,8 @@ def make(
         data: for the topics.
         nodes: 1 or 3.
         port: of the first node, the others follow it; None chooses free ones.
-        ephemeral: whether the data goes when the cluster stops.
-        is_proxied: whether each node has a second way in, through a proxy.
+        ephemeral: whether the data is removed when the cluster stops.
+        is_proxied: whether each node has a second listener, for a proxy.
     """
     if nodes not in NODE_COUNTS:
         raise BrokerError(f"A cluster of {nodes} nodes is not offered. Fix: give 1 or 3")
@@ -136,7 +136,7 @@ def make(
 
 
 def stored_cluster_id(data: Path) -> str | None:
-    """Read the cluster id out of formatted data.
+    """Read the cluster id from formatted data.
 
     Raises:
         BrokerError: the nodes' folders belong to different clusters.
@@ -154,16 +154,16 @@ def stored_cluster_id(data: Path) -> str | None:
 
 
 def save(plan: ClusterPlan, directory: Path) -> None:
-    """Write the plan into *directory*."""
+    """Store the plan in *directory*."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / _FILE).write_text(json.dumps(asdict(plan), default=str, indent=2) + "\n", encoding="utf-8")
 
 
 def load(directory: Path) -> ClusterPlan | None:
-    """Read the plan back; None when no cluster was ever started there.
+    """Load the plan; None if no cluster was ever started there.
 
     Raises:
-        BrokerError: the file is there but is not one of ours.
+        BrokerError: the file exists but is not a plan.
     """
     file = directory / _FILE
     try:

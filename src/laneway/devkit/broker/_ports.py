@@ -1,4 +1,4 @@
-"""Free ports on the loopback address, and who holds a taken one."""
+"""Free ports on the loopback address, and the owner of a port in use."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["DEFAULT_PORT", "HOST", "free_ports", "is_free", "port_holder", "requ
 HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 
-# Below the range the kernel takes ports from for outgoing connections: a port in that range could be gone by the
-# time a killed node starts again.
+# Below the kernel's range for outgoing connections: a port in that range could be in use when a killed node
+# starts again.
 _CHOICES = range(20_000, 32_000)
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a broker could listen on *port* now."""
+    """Whether a broker could listen on *port* now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Java sets this as well; without it a port whose connections closed a moment ago would look taken.
+        # Java sets this too; without it a port with recently closed connections would look used.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -51,20 +51,20 @@ def free_ports(count: int, exclude: frozenset[int] = frozenset()) -> list[int]:
 
 
 def require_free(port: int) -> None:
-    """Raise a `BrokerError` that names *port* and its holder when it is taken."""
+    """Raise a `BrokerError` that names *port* and its owner if it is in use."""
     if not 0 < port < 65_536:
         raise BrokerError(f"{port} is not a port. Fix: give one from 1 to 65535, or 0 for any free one")
     if is_free(port):
         return
     holder = port_holder(port)
     raise BrokerError(
-        f"Port {port} on {HOST} is taken{f' by {holder}' if holder else ''}. "
-        f"Fix: stop that, give another port with --port, or --port 0 for any free one"
+        f"Port {port} on {HOST} is in use{f' by {holder}' if holder else ''}. "
+        f"Fix: stop it, choose another port with --port, or --port 0 for any free one"
     )
 
 
 def port_holder(port: int) -> str | None:
-    """Name the process that listens on *port*, when this user may know."""
+    """The process that listens on *port*, if this user may see it."""
     try:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):

@@ -1,6 +1,6 @@
 """Ask a broker over a bare socket whether it speaks Kafka and which brokers it knows.
 
-Two requests of the Kafka protocol are small enough to write by hand; no client library is loaded for them.
+Two requests of the Kafka protocol are built here directly, so that no client library has to be loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LARGEST_ANSWER = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """One broker as the metadata names it."""
+    """One broker in the metadata."""
 
     id: int
     host: str
@@ -34,7 +34,7 @@ def request(api: int, version: int, body: bytes = b"") -> bytes:
 
 
 def ask_api_versions(host: str, port: int, timeout: timedelta = timedelta(seconds=5)) -> int:
-    """Give the number of request types the broker offers.
+    """The number of request types that the broker supports.
 
     Raises:
         OSError: no connection, or no answer in time.
@@ -51,13 +51,13 @@ def ask_api_versions(host: str, port: int, timeout: timedelta = timedelta(second
 
 
 def ask_brokers(host: str, port: int, timeout: timedelta = timedelta(seconds=5)) -> list[BrokerAddress]:
-    """Give the live brokers that the broker at *host*, *port* knows; raises as `ask_api_versions`."""
+    """The live brokers that the broker at *host*, *port* knows; raises as `ask_api_versions`."""
     no_topics = struct.pack(">i", 0)
     return parse_brokers(_exchange(host, port, request(_API_METADATA, 1, no_topics), timeout))
 
 
 def parse_brokers(answer: bytes) -> list[BrokerAddress]:
-    """Read the brokers at the head of a metadata answer of version 1."""
+    """Parse the brokers of a metadata response of version 1."""
     try:
         (count,) = struct.unpack_from(">i", answer)
         position, brokers = 4, []

@@ -1,4 +1,4 @@
-"""The processes of a cluster: start, recognise and end them, and say why one died."""
+"""The processes of a cluster: start, find and stop them, and explain why one died."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["diagnose", "end", "exit_code", "find", "last_lines", "launch", "wait
 
 _OTHER_DATA = "Fix: start under another --name, or remove that folder to start empty"
 
-# Text a broker or its JVM writes, what it means, and what to do; the first match counts.
+# Text in the output of a broker or its JVM, its meaning and the fix; the first match counts.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         "Address already in use",
-        "one of its ports was taken while it started",
+        "one of its ports was in use when it started",
         "Fix: start again with --port 0 for any free port",
     ),
     ("No space left on device", "the disk is full", "Fix: free some space, or set LANEWAY_HOME to another disk"),
@@ -39,19 +39,18 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ("Unrecognized VM option", "a JVM option is wrong", "Fix: correct java_options or JAVA_TOOL_OPTIONS"),
 )
 
-# The kernel ends a killed process at once; one that hangs in a disk access is not waited for without end.
+# The kernel ends a killed process at once, unless it hangs in a disk access.
 _KILL_LIMIT = timedelta(seconds=10)
 _PAUSE = 0.02
 
-# Processes this interpreter started: kept so that a finished one is collected instead of staying a zombie, and so that
-# its exit code can be told.
+# Processes that this interpreter started, kept to reap them and to report their exit codes.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def launch(command: Sequence[str], directory: Path, output: Path) -> int:
-    """Start *command* in a session of its own and give its process id.
+    """Start *command* in its own session and return its process id.
 
-    The own session keeps Ctrl-C in the terminal, and the end of the terminal, away from the broker.
+    The session protects the broker from Ctrl-C in the terminal and from the end of the terminal.
     """
     with output.open("ab") as stream:
         child = subprocess.Popen(
@@ -67,9 +66,9 @@ def launch(command: Sequence[str], directory: Path, output: Path) -> int:
 
 
 def find(pid_file: Path, mark: str) -> psutil.Process | None:
-    """Give the live process named by *pid_file*, but only if *mark* is one of its arguments.
+    """The live process of *pid_file*, but only if *mark* is one of its arguments.
 
-    After a crash or a reboot the number may belong to somebody else's process, which must not be signalled.
+    After a crash or a reboot another program may have the process id, and it must not be signalled.
     """
     try:
         pid = int(pid_file.read_text(encoding="ascii"))
@@ -81,7 +80,7 @@ def find(pid_file: Path, mark: str) -> psutil.Process | None:
         process = psutil.Process(pid)
         words, looks = process.cmdline(), 0
         while not words and looks < 100 and process.status() != psutil.STATUS_ZOMBIE:
-            # A process that has only just begun shows no arguments yet; it must not be taken for one that ended.
+            # A process that has just started shows no arguments yet, which does not mean that it ended.
             time.sleep(0.01)
             words, looks = process.cmdline(), looks + 1
         return process if mark in words and process.status() != psutil.STATUS_ZOMBIE else None
@@ -90,12 +89,12 @@ def find(pid_file: Path, mark: str) -> psutil.Process | None:
 
 
 def end(processes: Sequence[psutil.Process], patience: timedelta) -> None:
-    """Ask the processes to stop, and kill those that have not after *patience*; zero kills at once."""
+    """Ask the processes to stop, and kill those that still run after *patience*; zero kills at once."""
     alive = list(processes)
     if patience:
         for process in alive:
             _signal(process, "terminate")
-            # A suspended process does not see the request before it runs again.
+            # A suspended process sees the request only when it is resumed.
             _signal(process, "resume")
         alive = wait_over(alive, patience)
     for process in alive:
@@ -104,10 +103,10 @@ def end(processes: Sequence[psutil.Process], patience: timedelta) -> None:
 
 
 def wait_over(processes: Sequence[psutil.Process], limit: timedelta) -> list[psutil.Process]:
-    """Wait until the processes are over and give those that are not after *limit*.
+    """Wait until the processes have ended and return those that still run after *limit*.
 
-    A process that is dead but not yet collected counts as over: in containers whose first process collects late, or
-    never, `psutil.wait_procs` would use up the whole limit.
+    A zombie counts as ended: in containers whose first process reaps late or never, `psutil.wait_procs` would wait for
+    the whole limit.
     """
     deadline = time.monotonic() + limit.total_seconds()
     alive = list(processes)
@@ -119,7 +118,7 @@ def wait_over(processes: Sequence[psutil.Process], limit: timedelta) -> list[psu
 
 
 def exit_code(pid: int) -> int | None:
-    """Give the exit code of a process this interpreter started, negative for a signal; None when it is not known."""
+    """The exit code of a process that this interpreter started, negative for a signal; None if it is unknown."""
     child = _children.get(pid)
     return child.poll() if child else None
 
@@ -129,7 +128,7 @@ def _is_over(process: psutil.Process) -> bool:
     if child is not None:
         return child.poll() is not None
     try:
-        # The first thread of a JVM is a zombie while the others still close files and ports: not over yet.
+        # The first thread of a JVM is a zombie while the others still close files and ports.
         return not process.is_running() or (process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
     except psutil.Error:
         return True
@@ -143,20 +142,20 @@ def _signal(process: psutil.Process, name: str) -> None:
 
 
 def diagnose(text: str, data: Path, exit_code: int | None = None) -> str:
-    """Give ``reason. Fix: …`` for the log *text* of a node that did not start, followed by its last lines."""
+    """``reason. Fix: …`` for the log *text* of a node that did not start, followed by its last lines."""
     for mark, reason, fix in _KNOWN:
         if mark in text:
             telling = [line for line in text.splitlines() if mark in line][-1:]
             return _joined(reason.format(data=data), fix, telling)
     if exit_code is not None and exit_code < 0:
-        reason = f"it was ended from outside by signal {-exit_code}"
-        fix = "Fix: start it again; signal 9 without a sender is the kernel, short of memory"
+        reason = f"it was killed by signal {-exit_code}"
+        fix = "Fix: start it again; signal 9 often comes from the kernel, when memory runs out"
         return _joined(reason, fix, text.splitlines()[-3:])
     return _joined("it ended by itself", "Fix: see the lines below", text.splitlines()[-12:])
 
 
 def last_lines(file: Path, count: int) -> list[str]:
-    """Give the last *count* lines of *file*; none when there is no such file."""
+    """The last *count* lines of *file*; none if it does not exist."""
     try:
         with file.open(encoding="utf-8", errors="replace") as stream:
             return [line.rstrip("\n") for line in deque(stream, maxlen=count)]

@@ -1,8 +1,8 @@
-"""Ends the nodes of a temporary cluster when the process that wanted them is gone, however it went.
+"""Stops the nodes of a temporary cluster when their parent process ends, in whatever way.
 
-Runs as a script of its own (``python -I _watcher.py FOLDER``), with the standard input tied to its parent. A parent
-that is killed cannot clean up, and the kernel's own "signal me when my parent dies" goes by the parent *thread*: a
-node restarted from a short-lived thread would die with it.
+Runs as a script (``python -I _watcher.py FOLDER PARENT``), with its standard input tied to the parent. A killed parent
+cannot clean up, and the kernel's parent-death signal follows the parent *thread*: a node that was restarted from a
+short-lived thread would die with that thread.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 
 __all__: list[str] = []
 
-# Somebody reading a log in the folder is not to be ended with the nodes.
+# A process that only reads a log in the folder must not be killed.
 _MAIN_CLASSES = frozenset({"kafka.Kafka", "kafka.tools.StorageTool"})
 
 
 def _wait_for_the_end_of(parent: int) -> None:
-    # The pipe tells at once. The parent's number is looked at too, because a forked copy of the parent may hold the
-    # other end of the pipe open for as long as it likes.
+    # The pipe closes at once. The parent's process id is checked too, because a forked copy of the parent may keep
+    # the other end of the pipe open.
     while os.getppid() == parent:
         readable, _, _ = select.select([sys.stdin], [], [], 1.0)
         if readable:
@@ -38,7 +38,7 @@ def _end_nodes_in(folder: Path) -> None:
         if ours and _MAIN_CLASSES.intersection(arguments):
             try:
                 process.kill()
-                # Over, even if nobody has collected it: what matters is that it writes no more files.
+                # A zombie has ended too: it writes no more files.
                 while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                     time.sleep(0.02)
             except psutil.Error:

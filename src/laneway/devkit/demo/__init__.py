@@ -1,4 +1,4 @@
-"""What `laneway demo` runs: a broker of its own, an app on Spark, and a check of every call it made."""
+"""The demo: its own broker, an app on Spark, and a check of every call."""
 
 from laneway.devkit.demo._figures import Figures
 from laneway.devkit.demo._orders import Mix, make_orders

@@ -1,4 +1,4 @@
-"""The app of the demo: orders in, receipts out. Written as an app of your own would be."""
+"""The app of the demo: orders in, receipts out. An ordinary app."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from laneway.devkit.demo._calls import noted
 __all__ = ["CALL", "LANES", "Order", "Receipt", "app", "charge", "orders", "receipts"]
 
 CALL = 0.02
-"""Seconds the payment service takes."""
+"""Seconds per call of the payment service."""
 LANES = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a customer ordered."""
+    """An order of a customer."""
 
     number: int
     customer: str
@@ -27,7 +27,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was paid."""
+    """A payment."""
 
     number: int
     cents: int
@@ -40,8 +40,8 @@ app = App("demo")
 
 @app.handler(orders, lanes=LANES, retry=Retry(attempts=3, backoff="50ms"))
 async def charge(record: Record[Order]) -> Message[Receipt]:
-    """Charge an order; orders of one customer are charged one after the other, in their order."""
-    with noted(record):  # the demo writes every call down, to check afterwards what really happened
+    """Charge an order; orders of one customer are charged one after the other, in order."""
+    with noted(record):  # the demo records every call, to check them afterwards
         if record.is_tombstone:
             return receipts.message(None, key=record.key)
         order = record.value
@@ -52,7 +52,7 @@ async def charge(record: Record[Order]) -> Message[Receipt]:
 
 
 async def pay(order: Order, attempt: int) -> None:
-    """Stand in for a payment service that is slow, and for some cards away at first."""
+    """A payment service that is slow, and fails at first for some cards."""
     await asyncio.sleep(CALL)
     if order.card == "unstable" and attempt == 1:
         raise ConnectionError("the payment service hung up")

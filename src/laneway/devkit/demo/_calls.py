@@ -1,4 +1,4 @@
-"""Writing calls down: those that succeeded and those that raised, apart."""
+"""Records calls: successful and failed ones separately."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["EVENT_SIZE", "VARIABLE", "Calls", "noted"]
 
 VARIABLE = "LANEWAY_DEMO_HISTORY"
-"""Names the folder; Spark's workers inherit it. Unset, nothing is written."""
+"""Environment variable of the folder; Spark's workers inherit it. Without it nothing is written."""
 EVENT_SIZE = 40
 """Bytes of one call in a history file; a test keeps it true."""
 
 
 class Calls:
-    """The history in one folder, seen from the driver."""
+    """The history in one folder, as the driver reads it."""
 
     def __init__(self, folder: Path) -> None:
         self._succeeded, self._failed = folder / "succeeded", folder / "failed"
@@ -50,7 +50,7 @@ class Calls:
 
 @contextmanager
 def noted(record: Record[Any]) -> Iterator[None]:
-    """Write down the call that the block makes."""
+    """Record the call in the block."""
     recorders = _recorders()
     start = time.monotonic()
     try:

@@ -1,4 +1,4 @@
-"""What the demo reached, computed from the history of the calls and from what is in the topics. Nothing is assumed."""
+"""The results of the demo, computed from the recorded calls and from the topics."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Figures", "Found", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found after the run."""
+    """The state after the run."""
 
     mix: Mix
-    """What was produced."""
+    """The produced records."""
     ends: Mapping[int, int]
     """How many records each partition of the orders topic has."""
     parked: Sequence[tuple[int, int]]
@@ -36,7 +36,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The result. `problems` is empty when everything is as it should be."""
+    """The result. `problems` is empty when everything is correct."""
 
     records: int
     handled: int
@@ -55,9 +55,9 @@ class Figures:
     """From the first to the last call."""
     records_per_second: float
     ideal_per_second: float
-    """If every lane were busy all the time and a call took exactly its wait."""
+    """With all lanes always busy and calls of exactly their wait."""
     one_at_a_time_per_second: float
-    """What one record at a time per partition would reach with calls that take as long as they really did."""
+    """With one record at a time per partition and calls of the measured duration."""
     times_faster: float
     problems: tuple[str, ...] = ()
 
@@ -67,13 +67,13 @@ class Figures:
         return not self.problems
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Plain values."""
         fields = {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(self).items()}
         return {"clean": self.is_clean, **fields, "problems": list(self.problems)}
 
 
 def judge(found: Found, lanes: int) -> Figures:
-    """Check everything that was found."""
+    """Check the state after the run."""
     verdict = check(found.succeeded, found.ends, failed=found.failed, parked=found.parked)
     handled = len({(event.partition, event.offset) for event in found.succeeded})
     calls = [*found.succeeded, *found.failed]

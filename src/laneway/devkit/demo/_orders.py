@@ -1,4 +1,4 @@
-"""The records of the demo: skewed keys, and a few of everything that goes wrong in real topics. Pure."""
+"""The records of the demo: skewed keys, and a few of each failure of real topics. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POISON, _NEGATIVE, _UNSTABLE, _DELETED = 0.002, 0.003, 0.005, 0.005
 
 @dataclass(slots=True)
 class Mix:
-    """How many records of each kind were made."""
+    """How many records there are of each kind."""
 
     total: int = 0
     poison: int = 0
@@ -31,17 +31,17 @@ class Mix:
     negative: int = 0
     """The handler rejects them."""
     unstable: int = 0
-    """Fail at first and succeed when they are tried again."""
+    """Fail at first and succeed when retried."""
     deleted: int = 0
     """Tombstones."""
 
 
 def make_orders(count: int, mix: Mix, seed: int = 1) -> Iterator[tuple[bytes, bytes | None]]:
-    """Make (key, value) pairs, the same ones for the same seed, and count them in *mix*."""
+    """Generate (key, value) pairs, the same for the same seed, and count them in *mix*."""
     rng = random.Random(seed)  # noqa: S311 - nothing secret
     weights = list(accumulate(rank**-_SKEW for rank in range(1, CUSTOMERS + 1)))
     names = [f"customer-{number:04}" for number in range(CUSTOMERS)]
-    rng.shuffle(names)  # so that the busy ones do not share a partition by their names
+    rng.shuffle(names)  # so that busy keys do not share a partition because of their names
     for number in range(count):
         customer = rng.choices(names, cum_weights=weights)[0]
         mix.total += 1

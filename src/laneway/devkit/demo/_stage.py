@@ -1,4 +1,4 @@
-"""The course of the demo: broker, topics, run, check."""
+"""Runs the demo: broker, topics, run, check."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ if TYPE_CHECKING:
 __all__ = ["PARTITIONS", "Interrupted", "Show", "perform"]
 
 PARTITIONS = 12
-_STEP = 500  # records between two looks at the progress bar: one for each record would cost more than producing it
+_STEP = 500  # records between two updates of the progress bar, which cost more than a record
 _READ_LIMIT = 30.0  # seconds to read the error topic
 _QUIET = {"log_level": 0}
-"""No log of the client's own: a broker that is just up, or just gone, would fill the terminal with harmless lines."""
+"""Silences the client's log: a broker that starts or stops would fill the terminal with harmless lines."""
 
 
 class Interrupted(Exception):  # noqa: N818 - a signal, not an error
-    """The run was stopped before its end; everything it had started is over."""
+    """The run was stopped early; everything that it started has ended."""
 
 
 class View(Protocol):
-    """What is told about the run."""
+    """Receives the progress of the run."""
 
     def batch_done(self, topic: str, batch: int, tally: Tally) -> None:
-        """Take note of a batch."""
+        """Receive a batch."""
         ...
 
     def state_changed(self, state: State, detail: str) -> None:
-        """Take note of a state."""
+        """Receive a state."""
         ...
 
 
 class Show(Protocol):
-    """Where the demo shows what it does."""
+    """The output of the demo."""
 
     def say(self, text: str) -> None:
-        """Say one line."""
+        """Print one line."""
         ...
 
     def bar(self, text: str) -> AbstractContextManager[Callable[[str, int, int], None]]:
-        """A bar that is told stage, done and total."""
+        """A progress bar, updated with stage, done and total."""
         ...
 
     def watch(
@@ -69,10 +69,10 @@ class Show(Protocol):
 
 
 def perform(records: int, lanes: int, show: Show) -> Figures:
-    """Run the whole demo and judge it; when this returns or raises, nothing that it started runs any more.
+    """Run the demo and check it; when this returns or raises, everything that it started has ended.
 
     Raises:
-        Interrupted: it was told to stop in mid-run.
+        Interrupted: it was stopped during the run.
         LanewayError: something could not be started.
     """
     with ExitStack() as stack:
@@ -133,12 +133,12 @@ def _run(brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
         except LanewayError:
             if not engine.was_stopped:
                 raise
-        if engine.was_stopped:  # a stop in good order is no error, but no full run either
+        if engine.was_stopped:  # a clean stop is no error, but no complete run either
             raise Interrupted
 
 
 class _Lag:
-    """Counts the records that wait. One thread calls it."""
+    """Gives the lag. One thread calls it."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -156,7 +156,7 @@ class _Lag:
 
 
 def _parked(admin: Admin, options: dict[str, Any]) -> list[tuple[int, int]]:
-    """Where each copy on the error topic came from, as its headers say."""
+    """The source position of each copy on the error topic, from its headers."""
     topic = app.routes[0].error_topic_of(app.name)
     partitions = admin.partitions(topic)
     reader = AssignedConsumer(options)
@@ -174,7 +174,7 @@ def _parked(admin: Admin, options: dict[str, Any]) -> list[tuple[int, int]]:
 
 @contextmanager
 def _history() -> Iterator[Calls]:
-    """A folder for the history, named in the environment that Spark's workers inherit."""
+    """A folder for the history; Spark's workers inherit its environment variable."""
     before = os.environ.get(VARIABLE)
     with tempfile.TemporaryDirectory(prefix="laneway-demo-", ignore_cleanup_errors=True) as folder:
         os.environ[VARIABLE] = folder

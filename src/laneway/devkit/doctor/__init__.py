@@ -1,4 +1,4 @@
-"""Is this machine ready for laneway, and if not, what to do about it."""
+"""Checks whether this machine is ready for laneway, and how to fix it if not."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Check", "checks"]
 
 
 def checks(bootstrap: str | None = None, home: Path | None = None) -> list[Check]:
-    """Look at everything and give one finding each; nothing is changed, nothing raises.
+    """Check everything and return one finding each; changes nothing, never raises.
 
     Args:
-        bootstrap: brokers to ask as well, ``host:port`` separated by commas.
+        bootstrap: brokers to check as well, ``host:port`` separated by commas.
         home: default ``LANEWAY_HOME``.
     """
     home = home_directory(home)

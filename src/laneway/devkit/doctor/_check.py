@@ -12,13 +12,13 @@ Status = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, how it stands, and what to do about it.
+    """The subject of a check, its status, and the fix.
 
     Args:
-        name: what was looked at.
-        status: ``ok``; ``warning`` when laneway works, but worse; ``failed`` when something of it will not work.
-        detail: what was found.
-        fix: what to do; empty when there is nothing to do.
+        name: the subject.
+        status: ``ok``; ``warning`` if laneway works, but worse; ``failed`` if a part of it will not work.
+        detail: the finding.
+        fix: the fix, or empty.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Check:
 
 
 def ok(name: str, detail: str) -> Check:
-    """All is well."""
+    """No problem."""
     return Check(name, "ok", detail)
 
 

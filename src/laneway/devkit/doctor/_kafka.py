@@ -18,7 +18,7 @@ _PATIENCE = timedelta(seconds=5)
 
 
 def check_jars(home: Path) -> Check:
-    """The jars of the development broker are there and are the pinned ones."""
+    """The jars of the development broker are fetched and are the pinned ones."""
     name = "Kafka jars"
     directory = broker.jars_directory(home)
     if not directory.is_dir():
@@ -31,7 +31,7 @@ def check_jars(home: Path) -> Check:
 
 
 def check_port(home: Path, port: int = broker.DEFAULT_PORT) -> Check:
-    """The default port is free, or a development cluster of ours answers on it."""
+    """The default port is free, or a development cluster answers on it."""
     name = f"Port {port}"
     if broker.is_free(port):
         return ok(name, "free")
@@ -40,9 +40,9 @@ def check_port(home: Path, port: int = broker.DEFAULT_PORT) -> Check:
             if cluster.running:
                 return ok(name, f"development cluster {cluster.name!r} answers")
             fix = f"see `laneway kafka logs --name {cluster.name}`"
-            return failed(name, f"development cluster {cluster.name!r} holds it but does not answer", fix)
+            return failed(name, f"development cluster {cluster.name!r} uses it but does not answer", fix)
     holder = broker.port_holder(port) or "another process"
-    return warning(name, f"taken by {holder}", "start the development broker with --port 0, or stop the other")
+    return warning(name, f"used by {holder}", "start the development broker with --port 0, or stop the other")
 
 
 def check_reachable(address: str) -> Check:

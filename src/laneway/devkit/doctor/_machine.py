@@ -29,7 +29,7 @@ def check_python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Chec
 
 
 def check_java() -> Check:
-    """Java is there and new enough for Spark and for the development broker."""
+    """Java is installed and new enough for Spark and for the development broker."""
     try:
         java = find_java()
     except BrokerError as error:
@@ -52,7 +52,7 @@ def check_disk(name: str, folder: Path) -> Check:
 
 
 def check_memory() -> Check:
-    """There is memory for a broker (1 GiB), a Spark driver (1 GiB) and its workers."""
+    """There is enough memory for a broker (1 GiB), a Spark driver (1 GiB) and its workers."""
     memory = psutil.virtual_memory()
     detail = f"{memory.available / _GIB:.1f} GiB of {memory.total / _GIB:.1f} GiB available"
     if memory.available < 4 * _GIB:
@@ -61,17 +61,17 @@ def check_memory() -> Check:
 
 
 def check_byte_code() -> Check:
-    """Python may keep its compiled byte code, which halves the start of every worker."""
+    """Python keeps its compiled byte code, which halves the start of every worker."""
     name = "Byte code"
     if os.environ.get("PYTHONDONTWRITEBYTECODE"):
         return warning(
             name,
-            "PYTHONDONTWRITEBYTECODE is set: modules are compiled anew in each process, a Spark start takes longer",
+            "PYTHONDONTWRITEBYTECODE is set: each process compiles modules again, so Spark starts more slowly",
             "unset PYTHONDONTWRITEBYTECODE, or compile once with `python -m compileall`",
         )
     return ok(name, "compiled modules are kept")
 
 
 def temporary_folder() -> Path:
-    """Give the folder that temporary files go to."""
+    """The folder for temporary files."""
     return Path(tempfile.gettempdir())

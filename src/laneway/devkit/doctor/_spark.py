@@ -1,4 +1,4 @@
-"""Checks of what Spark needs: Python workers with the same modules, and a sane local Maven folder."""
+"""Checks of what Spark needs: Python workers with the same modules, and an intact local Maven folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_maven_folder", "check_worker_modules", "check_worker_python", 
 
 _ASK_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 _ASK_MODULES = "import pyspark, pyarrow, confluent_kafka; print(pyspark.__version__)"
-# Enough to see that the folder is broken; a large one is not walked to its end for it.
+# Enough to show that the folder is broken, without walking a large one to its end.
 _MOST_FOLDERS = 20_000
 
 
@@ -27,7 +27,7 @@ def check_worker_python() -> Check:
         return ok(name, "PYSPARK_PYTHON is not set, workers use the driver's Python")
     found = shutil.which(chosen)
     if found is None:
-        return failed(name, f"PYSPARK_PYTHON is {chosen}, which is not there", f"set it to {sys.executable}")
+        return failed(name, f"PYSPARK_PYTHON is {chosen}, which does not exist", f"set it to {sys.executable}")
     version, problem = _ask(found, _ASK_VERSION)
     if version is None:
         return failed(name, f"PYSPARK_PYTHON does not run: {problem}", f"set it to {sys.executable}")
@@ -38,7 +38,7 @@ def check_worker_python() -> Check:
 
 
 def check_worker_modules() -> Check:
-    """A fresh process of the workers' Python can import what a task needs."""
+    """A new process of the workers' Python can import what a task needs."""
     name = "Worker modules"
     chosen = shutil.which(os.environ.get("PYSPARK_PYTHON") or sys.executable) or sys.executable
     version, problem = _ask(chosen, _ASK_MODULES)
@@ -48,9 +48,9 @@ def check_worker_modules() -> Check:
 
 
 def check_maven_folder(folder: Path | None = None) -> Check:
-    """The local Maven folder holds no descriptions without their jars.
+    """The local Maven folder has no POM without its jar.
 
-    Ivy takes the description for proof that the jar is beside it, and ``spark.jars.packages`` then fails with
+    Ivy assumes that the jar is beside the POM, and ``spark.jars.packages`` then fails with
     "download failed".
     """
     name = "Local Maven folder"
@@ -61,10 +61,10 @@ def check_maven_folder(folder: Path | None = None) -> Check:
     if half:
         return warning(
             name,
-            f"descriptions without jars in {half[0].parent}" + (" and other folders" if len(half) > 1 else ""),
+            f"POMs without jars in {half[0].parent}" + (" and other folders" if len(half) > 1 else ""),
             f"remove these folders, or {repository}, if spark.jars.packages says 'download failed'",
         )
-    return ok(name, f"{repository} is whole")
+    return ok(name, f"{repository} is intact")
 
 
 def poms_without_jars(repository: Path, most: int = 5) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What handlers really did, written down by themselves, and a checker of order and loss."""
+"""Histories of handler calls, recorded by the handlers, and a checker of order and loss."""
 
 from laneway.devkit.history._check import Position, Verdict, check
 from laneway.devkit.history._recorder import Event, Recorder, read_history

@@ -18,20 +18,20 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checker found."""
+    """The result of the checker."""
 
     calls: int
     records: int
     lost: int
     """Expected records without a call and without a parked copy."""
     duplicates: int
-    """Calls of records that had been called before and were not due for a retry, and copies parked again."""
+    """Repeated calls that were no retries, and repeated parked copies."""
     inversions: int
-    """Calls of a key, repeats left out, that began after a call of a later record of that key."""
+    """Calls of a key, without repeats, that started after a call of a later record of the key."""
     overlaps: int
-    """Calls of a key that began before the one before had ended."""
+    """Calls of a key that started before the previous one had ended."""
     most_at_once: int
-    """The most calls that ran at the same moment."""
+    """The largest number of concurrent calls."""
 
     @property
     def is_clean(self) -> bool:

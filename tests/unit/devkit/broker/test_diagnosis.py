@@ -12,7 +12,7 @@ from laneway.devkit.broker._process import diagnose, last_lines
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("java.net.BindException: Address already in use", "ports was taken"),
+        ("java.net.BindException: Address already in use", "ports was in use"),
         ("java.io.IOException: No space left on device", "disk is full"),
         ("Invalid cluster.id in: /d/meta.properties", "/d belongs to another cluster"),
         ("java.lang.UnsupportedClassVersionError: kafka/Kafka", "Java is too old"),
@@ -35,7 +35,7 @@ def test_an_unknown_end_shows_the_last_lines():
 
 def test_a_signal_from_outside_is_named():
     """A node that was killed did not end by itself, and the message says so."""
-    assert "it was ended from outside by signal 9. Fix: " in diagnose("INFO started", Path("/d"), -9)
+    assert "it was killed by signal 9. Fix: " in diagnose("INFO started", Path("/d"), -9)
 
 
 def test_a_missing_log_has_no_lines(tmp_path):

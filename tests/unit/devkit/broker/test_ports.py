@@ -20,7 +20,7 @@ def taken():
 def test_a_taken_port_is_named_with_its_holder(taken):
     """The message names the port, the process that holds it, and the fix."""
     with pytest.raises(
-        BrokerError, match=rf"Port {taken} on .* is taken by .*\(process {os.getpid()}\)\. Fix: .*--port 0"
+        BrokerError, match=rf"Port {taken} on .* is in use by .*\(process {os.getpid()}\)\. Fix: .*--port 0"
     ):
         require_free(taken)
 

@@ -75,7 +75,7 @@ def test_a_suspended_node_can_be_stopped(node):
 
 def test_a_stopped_node_cannot_be_suspended(node):
     """Freezing what does not run is an error that says so."""
-    with pytest.raises(BrokerError, match="does not run"):
+    with pytest.raises(BrokerError, match="is not running"):
         node.suspend()
 
 
