@@ -283,6 +283,6 @@ def check_together(app: str, routes: Iterable[HandlerSpec]) -> None:
             if place in owners:
                 raise DeclarationError(
                     f"handlers {owners[place]!r} and {route.name!r} have the same retry topic {name}, so each would "
-                    'get the other\'s; tell them apart with App(…, retry_topic="{topic}.{app}.{handler}.retry.{step}")'
+                    'get the other\'s; separate them with App(…, retry_topic="{topic}.{app}.{handler}.retry.{step}")'
                 )
             owners[place] = route.name

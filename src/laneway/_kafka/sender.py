@@ -56,11 +56,11 @@ class KafkaSender:
         answered = partial(self._answered, topic, delivered)
         where = _ANY if partition is None else partition
         when = timestamp if timestamp is not None and timestamp > 0 else 0
-        told = headers if type(headers) is list else list(headers)
+        pairs = headers if type(headers) is list else list(headers)
         while True:
             try:
-                self._producer.produce(topic, value, key, where, on_delivery=answered, timestamp=when, headers=told)
-                return  # noqa: TRY300 - the loop goes on only after a full queue
+                self._producer.produce(topic, value, key, where, on_delivery=answered, timestamp=when, headers=pairs)
+                return  # noqa: TRY300 - the loop continues only after a full queue
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as error:
@@ -100,9 +100,9 @@ class KafkaSender:
         """
         while self._failed:
             topic, error, delivered = self._failed.popleft()
-            told = as_produce_error(error)
+            cause = as_produce_error(error)
             found = self._look(topic) if error.code() == KafkaError._MSG_TIMED_OUT else ""  # noqa: SLF001 - public
-            delivered(ProduceError(f"{told} ({found})") if found else told)
+            delivered(ProduceError(f"{cause} ({found})") if found else cause)
 
     def _look(self, topic: str) -> str:
         """What is wrong with a topic. The request also makes librdkafka notice new partitions minutes earlier."""

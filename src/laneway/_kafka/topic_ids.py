@@ -54,18 +54,18 @@ class TopicIds:
         found: dict[str, str] = {}
         for topic, answer in self._answers.items():
             try:
-                told = _id_of(answer.result())
+                text = _id_of(answer.result())
             except KafkaException as error:
                 if error.args[0].code() not in _MISSING:
                     raise as_admin_error(error) from error
                 continue
-            found[topic] = "" if told == _NONE else told
+            found[topic] = "" if text == _NONE else text
         return found
 
 
 def _id_of(description: Any) -> str:
-    told = str(description.topic_id or "").replace("+", "-").replace("/", "_")
+    text = str(description.topic_id or "").replace("+", "-").replace("/", "_")
     # A hundred bytes per request are megabytes per day. The list beside it has no extra reference.
     if _LEAKS and sys.getrefcount(description.topic_id) == sys.getrefcount(description.partitions) + 1:
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(description.topic_id))
-    return told
+    return text

@@ -70,7 +70,7 @@ def run(
         shows_waits=settings.engine != "spark",
     )
     runner = engine_of(settings)(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed)
-    if settings.engine == "spark":  # the other one tells of its counts every second anyway
+    if settings.engine == "spark":  # the direct engine reports its counts every second anyway
         view.count = lambda: runner.counts().handled
     with view:
         report = runner.run(app)

@@ -66,7 +66,7 @@ def start(
         name: data, logs and pid files are kept under this name.
         ephemeral: put the data into a temporary folder that goes when the cluster stops.
         configs: broker settings that go over the chosen ones.
-        progress: told about the fetch of the jars, which happens at the first start only.
+        progress: called while the jars are fetched, at the first start only.
         home: default ``LANEWAY_HOME``.
 
     Raises:

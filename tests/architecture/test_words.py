@@ -1,0 +1,81 @@
+"""Plain words in the package and its documentation."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import laneway
+
+SOURCE = Path(laneway.__file__).parent
+ROOT = Path(__file__).parents[2]
+
+BANNED = {
+    r"\banew\b": "again; recreated",
+    r"\b(whoever|somebody|nobody)\b": "name it: a process, a user, no member",
+    r"\b(is|are|be|was|were|been|being) told\b": "is called with; receives; learns",
+    r"\b(tells|told)\b": "reports; says; returns",
+    r"\bby hand\b": "manually",
+    r"\bin good order\b": "cleanly",
+    r"\bshared? out\b": "assigned; rebalancing",
+    r"\bwhat (holds|held) .{0,20}\bup\b": "what blocks",
+    r"\bgets? on\b": "makes progress",
+    r"\bfor ever\b": "forever",
+    r"\b(takes?|taken) up\b": "handles; starts",
+    r"\bmade of it\b|\bwhat becomes? of\b": "what happens to",
+    r"\blet go\b|\blets? the interpreter go\b": "release",
+}
+"""Turns of phrase that a reader has to guess at, each with what to write instead."""
+
+NOT_YET = ("_core", "_runtime", "_engines", "testing", "DESIGN.md")
+"""Rooms and pages that still have such words. The list only shrinks."""
+
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "DESIGN.md")]
+PLACES = [
+    *(path for path in sorted(SOURCE.rglob("*.py")) if path.relative_to(SOURCE).parts[0] not in NOT_YET),
+    *(path for path in PAGES if path.name not in NOT_YET),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.py")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+
+
+def prose_of(path):
+    """The numbered lines of a page, or of the comments and texts of a module."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield from enumerate(text.splitlines(), 1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)}:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
+def banned_in(lines):
+    """Number, line and better words of each line with a banned phrase."""
+    return [
+        f"{number}: {line.strip()} (write: {instead})"
+        for number, line in lines
+        for pattern, instead in BANNED.items()
+        if re.search(pattern, line, re.IGNORECASE)
+    ]
+
+
+@pytest.mark.parametrize("path", PLACES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_texts_use_plain_words(path):
+    """Comments, docstrings, messages and pages say it as an engineer would say it aloud."""
+    assert banned_in(prose_of(path)) == []
+
+
+@pytest.mark.parametrize("line", ["# somebody is told", '"""It is made anew."""', 'x = f"nobody {y} gets on"'])
+def test_a_banned_phrase_is_found(line, tmp_path):
+    """In comments, docstrings and texts; names of functions are free."""
+    path = tmp_path / "module.py"
+    path.write_text(f"{line}\nstream.tell()\n")
+    assert [found.split(":")[0] for found in banned_in(prose_of(path))][:1] == ["1"]
+    path.write_text("told = stream.tell()\n")
+    assert banned_in(prose_of(path)) == []
