@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import laneway
 
 SOURCE = Path(laneway.__file__).parent
+ROOT = Path(__file__).parents[2]
 MODULES = sorted(SOURCE.rglob("*.py"))
 PURE = ("_core", "observe", "codecs")
 ABOVE = ("contract", "scenarios", "docs", "support")
@@ -85,3 +87,19 @@ def test_only_doors_reach_into_private_rooms():
         if isinstance(node, ast.ImportFrom) and private.match(node.module or "")
     }
     assert bad == set()
+
+
+def rows_of(page, heading):
+    """The rows of the first table below a heading."""
+    lines = (ROOT / page).read_text().partition(f"\n## {heading}\n")[2].splitlines()
+    below = itertools.dropwhile(lambda line: not line.startswith("|"), lines)
+    table = itertools.takewhile(lambda line: line.startswith("|"), below)
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in list(table)[2:]]
+
+
+def test_each_room_has_a_question_in_contributing():
+    """The table names files and folders that exist, at least one in each room."""
+    found = [path for row in rows_of("CONTRIBUTING.md", "Where things are") for path in re.findall("`([^`]+)`", row[1])]
+    assert [path for path in found if not (SOURCE / path).exists()] == []
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert {path.split("/")[0] for path in found} == rooms
