@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from laneway._declare.error_consumer import ErrorConsumer
+from laneway._declare.extensions import Extensions
 from laneway._declare.handler import Buffer, HandlerSpec, Order, OrderBy, Oversize, checked
 from laneway._declare.header_styles import STYLES, Style
 from laneway._declare.retry import Retry
-from laneway._declare.substitutes import Substitutes
 from laneway._declare.topic_names import ERROR_PATTERN, RETRY_PATTERN
 from laneway._declare.units import Duration, as_duration
 from laneway.errors import DeclarationError
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
-class App(Substitutes):
+class App(Extensions):
     """Handlers that share one name, which is also the consumer group.
 
     Args:
@@ -84,11 +84,6 @@ class App(Substitutes):
         """Returns the direct engine that runs this app in this process, if any."""
         self._setup: list[Callable[[], Any]] = []
         self._cleanup: list[Callable[[], Any]] = []
-
-    @property
-    def routes(self) -> tuple[HandlerSpec, ...]:
-        """The handlers, in the order of their declaration, each with its interceptors."""
-        return self._extended(self.name, self._routes.values())
 
     def handler(  # noqa: PLR0913 - the options of a decorator, each by its keyword
         self,

@@ -1,4 +1,4 @@
-"""Extensions: the interceptors and subscribers of an app."""
+"""Extensions: what an app declares besides handlers: replacements, interceptors and subscribers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from laneway._declare.interceptors import Interception
 from laneway._declare.record import Message, Record
 from laneway._declare.subscribers import Subscribers
+from laneway.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.interceptors import Side
@@ -31,12 +32,61 @@ Handler = Callable[..., Any]
 
 
 class Extensions:
-    """The part of an `App` that is not about its handlers."""
+    """The part of an `App` that adds to its handlers."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._routes: dict[str, HandlerSpec] = {}
         self._interception = Interception()
         self._subscribers = Subscribers()
         self._wanted: set[type] = set()
+
+    def retry_handler(self, of: Callable[..., Any] | str, *, step: int | None = None) -> Callable[[F], F]:
+        """Declare a function that replaces a handler for records from a retry topic.
+
+        Args:
+            of: the handler, or its name.
+            step: the step, from 1 on; all steps by default.
+        """
+
+        def register(function: F) -> F:
+            route = self._route_of(of)
+            hops = range(1, route.retry.hops + 1)
+            if not hops or (step is not None and step not in hops):
+                raise DeclarationError(
+                    f"handler {route.name!r} has no retry topic of step {step or 1}; its steps come from "
+                    'retry=Retry.steps("5s", "1m") with mode="unordered" or mode="ordered"'
+                )
+            chosen = dict.fromkeys(hops if step is None else (step,), function)
+            self._routes[route.name] = route.with_changes(step_functions={**route.step_functions, **chosen})
+            return function
+
+        return register
+
+    def error_handler(self, of: Callable[..., Any] | str) -> Callable[[F], F]:
+        """Declare a function that replaces a handler in runs over its parked records.
+
+        It takes what the handler takes: a record, a `Batch` of one, or a table of one row. Runs are declared with
+        ``App(..., errors=ErrorConsumer(...))``.
+
+        Args:
+            of: the handler, or its name.
+
+        Example::
+
+            @app.error_handler(of=charge)
+            def charge_manually(record: Record[Order]) -> None:
+                desk.open_case(record.value, record.header("laneway-error-message"))
+        """
+
+        def register(function: F) -> F:
+            route = self._route_of(of)
+            if not callable(function):
+                raise DeclarationError(f"error handler of {route.name!r}: {function!r} is not a function")
+            self._routes[route.name] = route.with_changes(error_function=function)
+            return function
+
+        return register
 
     def consume_interceptor(self, *, of: Handler | str | None = None) -> Callable[[Consume], Consume]:
         """Declare a function that sees each record before the handler, with its value decoded.
@@ -150,12 +200,13 @@ class Extensions:
 
         return register
 
-    def _extended(self, name: str, routes: Iterable[HandlerSpec]) -> tuple[HandlerSpec, ...]:
-        """The handlers with their interceptors and subscriptions."""
-        found = tuple(routes)
+    @property
+    def routes(self) -> tuple[HandlerSpec, ...]:
+        """The handlers, in the order of their declaration, each with its interceptors and subscriptions."""
+        found = tuple(self._routes.values())
         if not self._interception.declared and not self._wanted:
             return found
-        resolved = self._interception.resolved({route.name: route.kind for route in found}, name)
+        resolved = self._interception.resolved({route.name: route.kind for route in found}, self.name)
         wanted = frozenset(self._wanted)
         return tuple(replace(route, interceptors=resolved[route.name], wanted=wanted) for route in found)
 
@@ -163,3 +214,10 @@ class Extensions:
         """Copy the extensions to a copy of the app, except those of handlers that it lacks."""
         copy._subscribers, copy._wanted = self._subscribers, self._wanted
         copy._interception = self._interception.without(without)
+
+    def _route_of(self, handler: Callable[..., Any] | str) -> HandlerSpec:
+        for route in self._routes.values():
+            if handler in (route.name, route.function):
+                return route
+        known = ", ".join(self._routes) or "none"
+        raise DeclarationError(f"app {self.name!r} has no handler {handler!r}; it has: {known}")
