@@ -103,3 +103,16 @@ def test_each_room_has_a_question_in_contributing():
     assert [path for path in found if not (SOURCE / path).exists()] == []
     rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert {path.split("/")[0] for path in found} == rooms
+
+
+def test_only_the_cli_writes_to_the_terminal():
+    """Everything else logs or emits an event. The rooms left out still write lines themselves; none may be added."""
+    rooms = ("cli", "_runtime", "_engines")
+    paths = [path for path in MODULES if path.relative_to(SOURCE).parts[0] not in rooms]
+    found = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout", "sys.stderr"}
+    ]
+    assert found == []
