@@ -1,13 +1,11 @@
 """Parked records: read an app's error topics, replay records, drop records."""
 
-from laneway.admin._action import Action, Drop, Replay
 from laneway.admin._error_log import ErrorLog, OpenRange
 from laneway.admin._error_topic import ErrorTopic, Target, error_topics_of
 from laneway.admin._filter import Filter, FilterError
 from laneway.admin._parked import ParkedRecord, Position
-from laneway.admin._rate_limit import RateLimit
-from laneway.admin._redrive import Redrive, Result
-from laneway.admin._redrive_plan import LeftOut, PartitionPlan, RedrivePlan, plan_redrive
+from laneway.admin._redrive import Redrive, Result, Throttle
+from laneway.admin._redrive_plan import Action, Drop, LeftOut, PartitionPlan, RedrivePlan, Replay, plan_redrive
 
 __all__ = [
     "Action",
@@ -21,12 +19,12 @@ __all__ = [
     "ParkedRecord",
     "PartitionPlan",
     "Position",
-    "RateLimit",
     "Redrive",
     "RedrivePlan",
     "Replay",
     "Result",
     "Target",
+    "Throttle",
     "error_topics_of",
     "plan_redrive",
 ]

@@ -22,12 +22,12 @@ moment may both replay the records of a window, but they lose none.
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from laneway._clock import SystemClock
-from laneway.admin._rate_limit import RateLimit
 from laneway.admin._redrive_plan import LeftOut
 from laneway.errors import AdminError, LanewayError, MessageTooLargeError
 from laneway.typing import Sender
@@ -36,16 +36,43 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laneway._clock import Clock
-    from laneway.admin._action import Action
     from laneway.admin._error_log import ErrorLog
     from laneway.admin._parked import ParkedRecord
-    from laneway.admin._redrive_plan import PartitionPlan, RedrivePlan
+    from laneway.admin._redrive_plan import Action, PartitionPlan, RedrivePlan
 
-__all__ = ["Redrive", "Result"]
+__all__ = ["Redrive", "Result", "Throttle"]
 
+_NAP = 0.1  # seconds of one sleep; a stop is checked in between
 _WINDOW = 500  # records between two commits, which is what an interruption may repeat
 _WINDOW_SIZE = 16 << 20  # bytes; records are kept until they are acknowledged
 _WINDOW_TIME = 2.0  # seconds; limits what a slow replay may repeat
+
+
+class Throttle:
+    """Makes the caller wait for its turn. Unused time does not allow a burst later.
+
+    Args:
+        rate: turns per second; None for no limit.
+        clock: the time.
+        sleep: what waits.
+    """
+
+    def __init__(
+        self, rate: float | None = None, clock: Clock | None = None, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._interval = 1 / rate if rate else 0.0
+        self._clock = clock or SystemClock()
+        self._sleep = sleep
+        self._next = self._clock.monotonic()
+
+    def await_turn(self, is_stopping: Callable[[], bool]) -> bool:
+        """Wait for the next turn; False when a stop comes first."""
+        while (left := self._next - self._clock.monotonic()) > 0:
+            if is_stopping():
+                return False
+            self._sleep(min(left, _NAP))
+        self._next = max(self._next, self._clock.monotonic() - self._interval) + self._interval
+        return not is_stopping()
 
 
 class _Flushing(Sender, Protocol):
@@ -114,7 +141,7 @@ class Redrive:
         action: Action,
         sender: _Flushing,
         *,
-        pace: RateLimit | None = None,
+        pace: Throttle | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
         progress: Callable[[], None] = lambda: None,
         clock: Clock | None = None,
@@ -122,7 +149,7 @@ class Redrive:
         self._log = log
         self._action = action
         self._sender = sender
-        self._pace = pace or RateLimit()
+        self._pace = pace or Throttle()
         self._is_stopping = is_stopping
         self._progress = progress
         self._clock = clock or SystemClock()

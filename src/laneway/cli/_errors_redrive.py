@@ -13,7 +13,7 @@ import typer
 
 from laneway._declare.units import in_words
 from laneway._kafka import KafkaSender
-from laneway.admin import Drop, ErrorLog, RateLimit, Redrive, Replay, plan_redrive
+from laneway.admin import Drop, ErrorLog, Redrive, Replay, Throttle, plan_redrive
 from laneway.cli._errors_view import safe
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _records(count: int) -> str:
 def _perform(jobs: Iterable[_Job], request: Request) -> list[Result]:
     jobs = [job for job in jobs if job.plan.chosen]
     results: list[Result] = []
-    pace = RateLimit(request.rate or None)
+    pace = Throttle(request.rate or None)
     with _stopping() as is_stopping, _progress(request.verb, sum(job.plan.chosen for job in jobs)) as progress:
         for job in jobs:
             options: dict[str, Any] = {
