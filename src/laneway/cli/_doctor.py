@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from laneway.cli._options import JsonOption
 from laneway.devkit.doctor import checks
 
 __all__ = ["doctor"]
@@ -16,14 +17,14 @@ _STYLE = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
 def doctor(
-    bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", help="Also ask these brokers (host:port, comma separated).")
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", help="Also check these brokers (host:port, comma separated).")
     ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check Python, Java, Kafka, disk, memory and the Spark workers; exit code 1 when something failed."""
-    results = checks(bootstrap)
-    if json_output:
+    results = checks(brokers)
+    if as_json:
         typer.echo(json.dumps([asdict(result) for result in results], indent=2))
     else:
         from rich.console import Console

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from laneway.cli._options import JsonOption
 from laneway.devkit import broker
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def start(
         typer.echo(f"Cluster {name!r} is up after {time.monotonic() - began:.1f} s.")
     typer.echo(f"Bootstrap servers: {running.bootstrap}")
     option = "" if name == "default" else f" --name {name}"
-    typer.echo(f"Next: laneway doctor --bootstrap {running.nodes[0].address}; to stop it: laneway kafka stop{option}")
+    typer.echo(f"Next: laneway doctor --brokers {running.nodes[0].address}; to stop it: laneway kafka stop{option}")
 
 
 @app.command()
@@ -70,12 +71,12 @@ def stop(name: Name = "default") -> None:
 @app.command()
 def status(
     name: Annotated[str | None, typer.Option("--name", help="Only this cluster; default: all.")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the clusters and whether their nodes answer."""
     found = [broker.status(each) for each in ([name] if name else broker.names())]
     clusters = [each for each in found if each is not None]
-    if json_output:
+    if as_json:
         typer.echo(json.dumps([asdict(each) for each in clusters], indent=2))
         return
     if not clusters:

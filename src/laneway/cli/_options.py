@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BrokersOption", "ConfigOption", "ProfileOption", "TargetArgument", "grouped"]
+__all__ = ["BrokersOption", "ConfigOption", "JsonOption", "ProfileOption", "TargetArgument", "grouped"]
 
 TargetArgument = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")]
 ConfigOption = Annotated[
@@ -26,6 +26,7 @@ ProfileOption = Annotated[
 BrokersOption = Annotated[
     str | None, typer.Option("--brokers", help="Kafka bootstrap servers; overrides the configuration.")
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laneway.cli._options import BrokersOption, ConfigOption, ProfileOption
+from laneway.cli._options import BrokersOption, ConfigOption, JsonOption, ProfileOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ def why(
     target: Annotated[
         str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app; or only its group: billing.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
     config: ConfigOption = None,
     profile: ProfileOption = "default",
     brokers: BrokersOption = None,
