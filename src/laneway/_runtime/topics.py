@@ -89,7 +89,7 @@ def until_ready(
 
 def _prepare(app: App, settings: Settings) -> list[str]:
     missing = []
-    # What is missing is created, whether it was there before or not; a running app does the same (`Care`, `Feeds`).
+    # What is missing is created, whether it was there before or not; so do `BrokerMonitor` and `Feeds` later.
     for route in app.routes:
         admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
         partitions = admin.partitions(route.topic.name)

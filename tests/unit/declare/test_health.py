@@ -122,9 +122,10 @@ def test_the_page_about_health_names_every_code():
     tables = [part for part in page.split("\n\n") if part.startswith("| code |")]
     cells = [row.split("|")[1] for table in tables for row in table.splitlines()[2:]]
     named = {code for cell in cells for code in re.findall(r"`([a-z-]+)`", cell)}
-    files = [*(ROOT / "src/laneway/_engines/direct").glob("*.py"), ROOT / "src/laneway/cli/_why.py"]
+    source = ROOT / "src/laneway"
+    files = [*(source / "_engines/direct").glob("*.py"), source / "_runtime/monitor.py", source / "cli/_why.py"]
     source = "".join(path.read_text() for path in files)
-    given = set(re.findall(r'(?:_View|Cause)\(\s*"([a-z-]+)"', source))
+    given = set(re.findall(r'(?:Cause\(\s*|code=)"([a-z-]+)"', source))
     given |= set(re.findall(r'Level\.[A-Z]+,\s*"([a-z-]+)"', source)) | {"brokers-unreachable", "topic-missing"}
     states = {"initialising", "starting", "stopping", "stopped", "closing", "closed"}
 

@@ -24,6 +24,7 @@ from laneway._engines.direct.progress import Progress
 from laneway._engines.direct.stalls import Heard
 from laneway._engines.direct.watch import Watch
 from laneway._runtime.lifecycle import Lifecycle, State
+from laneway._runtime.monitor import BrokerView
 from laneway._runtime.partition import PartitionView, Pause
 from laneway._runtime.status_file import StatusFile, statuses
 from laneway.errors import ProduceError
@@ -354,6 +355,7 @@ class Crew:
         self.found, self.delivered, self.stations, self.polled = {}, {}, [], time.monotonic()
         self.member, self.sources, self.has_joined, self.is_over = self, ["orders"], True, False
         self.paused = {}
+        self.monitor = SimpleNamespace(view=BrokerView())
         self.cluster = SimpleNamespace(
             brokers=("broker:9092",),
             producer=SimpleNamespace(timeout=timedelta(seconds=30)),
@@ -383,8 +385,8 @@ def clock(monkeypatch):
 
 
 def followed(crew, ends=None, heard=None):
-    outlook = SimpleNamespace(ends=ends if ends is not None else {})
-    return Progress(crew, outlook, heard or Heard(), lambda: False)
+    crew.monitor.view = BrokerView(ends={} if ends is None else ends)
+    return Progress(crew, heard or Heard(), lambda: False)
 
 
 def test_an_idle_partition_does_not_stand_still(clock):
@@ -616,7 +618,7 @@ def test_ages_are_forgotten_when_partitions_go():
     crew = Crew()
     watch, _ = watching(crew)
     forgotten = []
-    watch._crews[0][2].forget = forgotten.append
+    watch._crews[0][1].forget = forgotten.append
     watch.hear(PartitionsRevoked("orders", (1, 2), False))
 
     assert forgotten == [{1, 2}]

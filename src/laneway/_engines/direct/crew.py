@@ -19,8 +19,8 @@ from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_
 from laneway._runtime.clients import reading_options
 from laneway._runtime.configure import producers_elsewhere
 from laneway._runtime.flow import Flow
+from laneway._runtime.monitor import BrokerMonitor
 from laneway._runtime.partition import Partitions
-from laneway._runtime.topic_care import Care
 from laneway._runtime.topics import feeds_of
 from laneway.observe import Tally
 
@@ -117,14 +117,21 @@ class Crew:
         self._may_create = settings.create_topics
         # Not of runs over an error topic: that one is what they read.
         errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
-        care = Care(lambda: self.admin, errors, may_create=settings.create_topics)
+        owned = Partitions()
+        self.monitor = BrokerMonitor(
+            self,
+            owned,
+            sources=self.sources,
+            errors=errors,
+            may_create=settings.create_topics,
+            where=",".join(cluster.brokers),
+        )
         for station in self.stations:
-            station.desk.outbox.diagnose = care.trouble
+            station.desk.outbox.diagnose = self.monitor.trouble
         options = reading_options(cluster, routes, sum(partitions.values()))
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         skip_lost = settings.on_data_loss == "continue" or limits is not None
         delayed = {route.topic.name for route in routes if route.delay}
-        owned = Partitions()
         flow = Flow(owned, stations, [topic for topic in self.sources if topic not in delayed])
         retries = {
             topic: self._retries(topic, routes, stations, owned, options, skip_lost=skip_lost)
@@ -194,6 +201,7 @@ class Crew:
         """Begin."""
         for station in self.stations:
             station.start()
+        self.monitor.start()
         self.member.start()
 
     def stop(self) -> None:
@@ -224,6 +232,7 @@ class Crew:
                 self._note(_WAITING)
                 is_noted = True
             time.sleep(_LOOK)
+        self.monitor.end()
         self._sender.flush(1.0)
         return self.member.is_committed
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from laneway._engines.direct.crew import Crew
-    from laneway._engines.direct.outlook import Outlook
     from laneway._engines.direct.stalls import Heard, Spot
     from laneway._engines.direct.station import Station
     from laneway._kafka import Place
@@ -50,14 +49,12 @@ class Progress:
 
     Args:
         crew: whose partitions.
-        outlook: knows the ends of their logs.
         heard: what events have told.
         is_paused: whether nothing is to be read anyway.
     """
 
-    def __init__(self, crew: Crew, outlook: Outlook, heard: Heard, is_paused: Callable[[], bool]) -> None:
+    def __init__(self, crew: Crew, heard: Heard, is_paused: Callable[[], bool]) -> None:
         self._crew = crew
-        self._outlook = outlook
         self._heard = heard
         self._is_paused = is_paused
         self._marks: dict[Place, _Mark] = {}
@@ -84,7 +81,7 @@ class Progress:
 
     def lag(self) -> dict[Place, int]:
         """How many records of our partitions are not finished, in Kafka and here."""
-        ends, found = self._outlook.ends, self._crew.member.views()
+        ends, found = self._crew.monitor.view.ends, self._crew.member.views()
         return {place: max(0, ends[place] - view.low) for place, view in found.items() if place in ends}
 
     def uncommitted(self) -> dict[Place, float]:
@@ -97,7 +94,7 @@ class Progress:
     def stalls(self, after: float) -> list[Stall]:
         """Partitions that have stood still for so many seconds although there is something to do, and why."""
         self.look()
-        now, ends = time.monotonic(), self._outlook.ends
+        now, ends = time.monotonic(), self._crew.monitor.view.ends
         still = {place: mark for place, mark in self._marks.items() if now - mark.since >= after}
         found = self._held_up({place: mark for place, mark in still.items() if mark.kind == "begun"}, now)
         for place, mark in still.items():
@@ -121,7 +118,7 @@ class Progress:
     def _kind(self, place: Place, offset: int, delivered: int) -> str:
         if offset < delivered:
             return "begun"
-        is_waiting = self._outlook.ends.get(place, 0) > offset and not self._is_paused()
+        is_waiting = self._crew.monitor.view.ends.get(place, 0) > offset and not self._is_paused()
         return "unread" if is_waiting else "idle"
 
     def _held_up(self, begun: Mapping[Place, _Mark], now: float) -> list[Stall]:

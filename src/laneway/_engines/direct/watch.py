@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._declare.health import Health, Level, Reason, Stall, lasting, moment
 from laneway._declare.units import in_words
-from laneway._engines.direct.outlook import Outlook
 from laneway._engines.direct.progress import Progress
 from laneway._engines.direct.stalls import Heard, breaker_words
 from laneway._runtime.lifecycle import State
 from laneway.events import PartitionsAssigned, PartitionsRevoked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from laneway._engines.direct.check import HealthCheck
     from laneway._engines.direct.crew import Crew
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 _EVERY = 1.0  # seconds between looks
-_ASK = 2.0  # seconds between questions to the brokers
 _NOTED = 12.0  # seconds that a notice stays in the state: one of something that lasts is repeated after ten
 _SOON = timedelta(seconds=2)  # a group that is at rest gives partitions sooner
 _IDLE = ("no-partitions", "spare")
@@ -47,8 +45,8 @@ _WORDS = {
 class Watch:
     """Knows how an engine is doing. Any thread may ask, at any time; nothing here is on the way of a record.
 
-    A thread of its own looks at the lowest unfinished offset of each partition, another asks the brokers. What is
-    computed is only about partitions that are ours at that moment.
+    A thread of its own looks at the lowest unfinished offset of each partition. What is computed is only about
+    partitions that are ours at that moment.
 
     Args:
         life: the engine's state.
@@ -63,48 +61,38 @@ class Watch:
         self._noted = ("", 0.0)
         self._waits = ""
         """What the state says of partitions that do not come."""
-        self._crews: Sequence[tuple[Crew, Outlook, Progress]] = ()
+        self._crews: Sequence[tuple[Crew, Progress]] = ()
         self._check: HealthCheck | None = None
         self._status: StatusFile | None = None
         self._heard = Heard()
         self._since: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
         self._is_over = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
         self._has_complained = False
 
     def begin(self, status: StatusFile | None) -> None:
         """Watch from now on, and say in a file what is seen."""
         self._is_over, self._status = threading.Event(), status
         self._heard, self._noted, self._since = Heard(), ("", 0.0), {}  # of this run only
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(work, every, self._is_over), name=name, daemon=True)
-            for work, every, name in (
-                (self._look, _EVERY, "laneway-watch"),
-                (self._ask, _ASK, "laneway-outlook"),
-            )
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = threading.Thread(target=self._repeat, args=(self._is_over,), name="laneway-watch", daemon=True)
+        self._thread.start()
 
     def attend(self, crews: Sequence[Crew], check: HealthCheck | None) -> None:
         """Watch these too."""
-        outlooks = [(crew, Outlook(crew, self.minimum_brokers)) for crew in crews]
         with self._lock:
             self._check = check
-            self._crews = [
-                (crew, outlook, Progress(crew, outlook, self._heard, lambda: self._is_paused))
-                for crew, outlook in outlooks
-            ]
+            self._crews = [(crew, Progress(crew, self._heard, lambda: self._is_paused)) for crew in crews]
+        for crew in crews:
+            crew.monitor.counts = self.minimum_brokers > 1
 
     def end(self) -> None:
         """Watch nothing more."""
         self._is_over.set()
         with self._lock:
             self._crews, self._check = (), None
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(1)  # one that waits for brokers is left to itself
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(1)
         if self._status is not None:
             self._status.remove()
 
@@ -112,7 +100,7 @@ class Watch:
         """Learn from an event. Any thread may call it."""
         self._heard.hear(event)
         if isinstance(event, (PartitionsRevoked, PartitionsAssigned)):
-            for _, _, progress in self._crews:
+            for _, progress in self._crews:
                 progress.forget(set(event.partitions))
 
     def note(self, words: str) -> None:
@@ -135,7 +123,7 @@ class Watch:
     def why(self, after: float) -> list[Stall]:
         """What stands still for so many seconds, and why; the longest first."""
         with self._lock:
-            found = [stall for _, _, progress in self._crews for stall in progress.stalls(after)]
+            found = [stall for _, progress in self._crews for stall in progress.stalls(after)]
         return sorted(found, key=lambda stall: (-stall.age, stall.topic, stall.partition))
 
     @property
@@ -155,15 +143,15 @@ class Watch:
         elif self._is_paused:
             yield (Level.OK, "paused", "", f"it was paused{f': {detail}' if detail else ''}", None)
         if state in _AT_WORK:
-            for crew, outlook, progress in self._crews:
-                yield from self._found_at(crew, outlook, progress, now)
+            for crew, progress in self._crews:
+                yield from self._found_at(crew, progress, now)
 
-    def _found_at(self, crew: Crew, outlook: Outlook, progress: Progress, now: float) -> Iterator[_Found]:
-        where = ",".join(crew.cluster.brokers)
-        if outlook.trouble.code:
-            yield (Level.CRITICAL, outlook.trouble.code, where, outlook.trouble.words, now - outlook.since)
-        if outlook.is_short:
-            words = f"there are {outlook.brokers} brokers at {where}, and there should be {self.minimum_brokers}"
+    def _found_at(self, crew: Crew, progress: Progress, now: float) -> Iterator[_Found]:
+        where, seen = ",".join(crew.cluster.brokers), crew.monitor.view
+        if seen.code:
+            yield (Level.CRITICAL, seen.code, where, seen.words, now - seen.since)
+        if seen.brokers is not None and seen.brokers < self.minimum_brokers:
+            words = f"there are {seen.brokers} brokers at {where}, and there should be {self.minimum_brokers}"
             yield (Level.WARNING, "few-brokers", where, words, None)
         yield from _found_of_member(crew, where, now)
         for station in crew.stations:
@@ -199,11 +187,10 @@ class Watch:
 
     def _look(self) -> None:
         """What is done once a second."""
-        for _, _, progress in self._crews:
+        for crew, progress in self._crews:
             progress.look()
-        for _, outlook, _ in self._crews:
-            if outlook.trouble.words:
-                self.note(outlook.trouble.words)
+            if crew.monitor.view.words:
+                self.note(crew.monitor.view.words)
         self._forget_note()
         health, status = self.health(), self._status
         self._note_waiting(health)
@@ -233,32 +220,27 @@ class Watch:
             "detail": self._life.detail,
             "health": health.as_dict(),
             "why": [stall.as_dict() for stall in self.why(_EVERY)[:100]],
-            "brokers": [",".join(crew.cluster.brokers) for crew, _, _ in self._crews],
+            "brokers": [",".join(crew.cluster.brokers) for crew, _ in self._crews],
             "owned": {},
             "lag": {},
             "written": datetime.now(UTC).isoformat(),
         }
-        for crew, _, progress in self._crews:
+        for crew, progress in self._crews:
             for topic, partition in sorted(crew.member.owned):
                 said["owned"].setdefault(topic, []).append(partition)
             for (topic, partition), lag in sorted(progress.lag().items()):
                 said["lag"].setdefault(topic, {})[str(partition)] = lag
         return said
 
-    def _ask(self) -> None:
-        for _, outlook, _ in self._crews:
-            if not self._is_over.is_set():
-                outlook.look()
-
-    def _repeat(self, work: Callable[[], None], every: float, is_over: threading.Event) -> None:
+    def _repeat(self, is_over: threading.Event) -> None:
         while not is_over.is_set():
             try:
-                work()
+                self._look()
             except Exception as error:  # noqa: BLE001 - who watches must not end the run, nor be silent
                 if not self._has_complained:
                     self._has_complained = True
                     sys.stderr.write(f"laneway: the watch failed: {type(error).__name__}: {error}\n")
-            is_over.wait(every)
+            is_over.wait(_EVERY)
 
 
 _Found = tuple[Level, str, str, str, float | None]

@@ -47,7 +47,7 @@ def run_task(stream: QuerySpec, share: TaskSpec) -> tuple[int, Tally]:
     )
     if route.breaker is not None and line.link is not None:
         line.link.watch_breaker(stream.app, route.name, breaker)
-    desk.outbox.diagnose = worker.care.trouble
+    desk.outbox.diagnose = worker.monitor.trouble
     desk.pace = worker.host.paces.get((stream.app, route.name), 0.0)
     reader = worker.reader_of(route.topic.name)
     source: Any = FreshSource(reader, copied) if copied else reader

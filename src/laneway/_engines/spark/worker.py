@@ -21,8 +21,8 @@ from laneway._garbage import collect_rarely
 from laneway._kafka import Admin, AssignedConsumer, sender_of
 from laneway._runtime.clients import new_loop
 from laneway._runtime.error_app import ErrorApp
+from laneway._runtime.monitor import BrokerMonitor
 from laneway._runtime.runners import ProcessRunner
-from laneway._runtime.topic_care import Care
 
 if TYPE_CHECKING:
     from laneway._core.desk import Desk
@@ -115,8 +115,8 @@ class Worker:
         self._steps: dict[tuple[str, int], HandlerSpec] = {}
         routes = self._routes.values()
         errors = {route.error_topic_of(self.app): route.topic.name for route in routes if route.rerun is None}
-        self.care = Care(lambda: self.admin, errors, may_create=stream.may_create)
         self._link: ControlLink | None = None
+        self.monitor = BrokerMonitor(self, errors=errors, may_create=stream.may_create)
         self._processes: dict[str, tuple[Any, ProcessRunner]] = {}
         """For each handler with processes of its own the function that they run, and what runs them."""
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
@@ -182,6 +182,7 @@ class Worker:
     def close(self) -> None:
         """Let go of connections and processes. What was sent is acknowledged: no task ends before that."""
         self.end_processes()
+        self.monitor.end()
         for reader in self._readers.values():
             reader.end()
 

@@ -7,15 +7,13 @@ import threading
 import pytest
 
 from laneway import App, Topic
-from laneway._kafka import MISSING, BrokerUnavailableError
+from laneway._kafka import BrokerUnavailableError
 from laneway._runtime import topics as _topics
 from laneway._runtime.feeds import Feeds
 from laneway._runtime.lifecycle import Lifecycle
-from laneway._runtime.topic_care import Care
 from laneway._runtime.topics import Feed, create_beside, prepare_topics
 from laneway.errors import AdminError
 from laneway.settings import load
-from support.waiting import eventually
 
 SOURCE, ERROR, RETRY = "orders", "orders.billing.error", "orders.billing.retry.1"
 
@@ -31,9 +29,6 @@ class Cluster:
     def partitions(self, topic):
         return list(range(self.topics.get(topic, 0)))
 
-    def trouble(self, topic):
-        return "" if topic in self.topics else MISSING
-
     def largest(self, topic):
         return self._largest
 
@@ -43,15 +38,6 @@ class Cluster:
                 raise AdminError(f"cannot create topic {topic}: {name} is not allowed")
         self.topics[topic], self.configs[topic] = partitions, config
         return True
-
-
-def care_of(cluster, **rest):
-    return Care(lambda: cluster, {ERROR: SOURCE}, **{"may_create": True, **rest})
-
-
-def asked(care, topic, words):
-    """Ask until it says these words."""
-    eventually(lambda: care.trouble(topic) == words, timeout=10, every=0.01, why=lambda: care.trouble(topic))
 
 
 @pytest.mark.parametrize(
@@ -73,40 +59,6 @@ def test_a_topic_that_may_not_be_created_is_an_error():
     """Not a loop: the same is refused without the limit."""
     with pytest.raises(AdminError, match=r"retention\.ms is not allowed"):
         create_beside(Cluster(SOURCE, refuses=["retention.ms"]), ERROR, SOURCE, 3)
-
-
-def test_an_error_topic_that_was_deleted_is_created_again(capsys):
-    """With the partitions of its source, and a line that says so, once."""
-    cluster = Cluster(SOURCE)
-    care = care_of(cluster)
-    asked(care, ERROR, "it had been deleted and is created again")
-    assert cluster.topics[ERROR] == 3
-    assert capsys.readouterr().err == f"laneway: created topic {ERROR} again: it had been deleted\n"
-
-
-def test_what_may_not_be_created_is_said():
-    """Nor is any other topic than an error topic created here."""
-    cluster = Cluster(SOURCE)
-    asked(care_of(cluster, may_create=False), ERROR, f"{MISSING}, and create_topics is false: create it")
-    asked(care_of(cluster), "elsewhere", MISSING)
-    assert set(cluster.topics) == {SOURCE}
-
-
-def test_the_caller_does_not_wait():
-    """Brokers may take long to answer; meanwhile nothing is known, and they are asked once."""
-    cluster, gate, questions = Cluster(SOURCE), threading.Event(), []
-
-    def trouble(topic):
-        questions.append(topic)
-        assert gate.wait(10)
-        raise BrokerUnavailableError("nobody")
-
-    cluster.trouble = trouble
-    care = care_of(cluster)
-    assert [care.trouble(ERROR) for _ in range(100)] == [""] * 100
-    gate.set()
-    asked(care, ERROR, "no broker answers (nobody)")
-    assert questions == [ERROR]
 
 
 def test_a_retry_topic_that_may_not_be_created_is_waited_for(capsys):

@@ -1,0 +1,200 @@
+"""BrokerMonitor: one thread asks the brokers of a cluster the regular questions; others read its view."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from laneway._kafka import MISSING, BrokerUnavailableError
+from laneway._runtime.topics import create_beside, say
+from laneway.errors import AdminError
+from laneway.observe import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from laneway._kafka import Admin, Place
+
+__all__ = ["BrokerMonitor", "BrokerView"]
+
+_log = logger("kafka")
+
+_EVERY = 2.0  # seconds between questions for the ends of the logs
+_TIMEOUT = 2.0  # seconds for an answer; with the pause between looks an outage is known within five
+_COUNT = 10.0  # seconds between counts of the brokers, for which all topics are listed
+_GRACE = 2  # looks in vain before a topic counts as missing: one that is being recreated is gone for a moment
+_AGAIN = 2.0  # seconds between two looks at a topic that copies wait for
+_FORGET = 60.0  # seconds for which what was found of it is believed
+
+
+class Clients(Protocol):
+    """What the monitor asks with."""
+
+    @property
+    def admin(self) -> Admin:
+        """Asks the brokers; made when first needed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """What the brokers said last."""
+
+    ends: Mapping[Place, int] = field(default_factory=dict)
+    """The ends of the logs of partitions that were ours."""
+    brokers: int | None = None
+    """How many there were, when last counted."""
+    code: str = ""
+    """What is wrong; empty when nothing is."""
+    words: str = ""
+    since: float = 0.0
+    """Since when that is so, by the monotonic clock."""
+
+
+class BrokerMonitor:
+    """Asks brokers, on a thread of its own, where it may wait for them. Any thread may read the view.
+
+    To ask for the ends of our partitions costs one small request to each of their leaders, and needs all of them to
+    answer. The list of all topics is asked for only when that fails, or when brokers are to be counted.
+
+    Args:
+        clients: gives what asks.
+        owned: the partitions that are ours; may change at any time.
+        sources: the topics that are read.
+        errors: error topic to the topic whose records are parked there; one that was deleted is created again. Retry
+            topics are not created here: `Feeds` does that, which also says what is lost.
+        may_create: whether topics may be created.
+        where: the brokers, for messages.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        owned: Collection[Place] = (),
+        *,
+        sources: Collection[str] = (),
+        errors: Mapping[str, str],
+        may_create: bool,
+        where: str = "",
+    ) -> None:
+        self._clients = clients
+        self._owned = owned
+        self._sources = sources
+        self._errors = errors
+        self._may_create = may_create
+        self._where = where
+        self.view = BrokerView(since=time.monotonic())
+        self.counts = False
+        """Whether the brokers are to be counted again and again."""
+        self._counted = -_COUNT
+        self._misses = 0
+        self._is_regular = False
+        self._asked = 0.0
+        self._topics: list[str] = []
+        """Topics that are to be looked at."""
+        self._found: dict[str, tuple[float, str]] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._is_over = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Ask the regular questions from now on."""
+        self._is_regular = True
+        self._begin()
+
+    def end(self) -> None:
+        """Ask nothing more. A question without an answer is left to itself."""
+        self._is_over = True
+        self._wake.set()
+
+    def trouble(self, topic: str) -> str:
+        """What is wrong with a topic that copies wait for, as it was found last; it is looked at meanwhile."""
+        now = time.monotonic()
+        with self._lock:
+            seen, words = self._found.get(topic, (-_FORGET, ""))
+            if topic not in self._topics and now - seen >= _AGAIN:
+                self._topics.append(topic)
+                self._begin()
+        return words if now - seen < _FORGET else ""
+
+    def look(self) -> None:
+        """Ask the regular questions once; takes a few seconds when nobody answers."""
+        found = self._looked()
+        is_same = found.code == self.view.code
+        self.view = replace(found, since=self.view.since if is_same else time.monotonic())
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="laneway-monitor", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def _work(self) -> None:
+        while not self._is_over:
+            try:
+                self._look_at_topics()
+                if self._is_regular and time.monotonic() - self._asked >= _EVERY:
+                    self.look()
+                    self._asked = time.monotonic()
+            except Exception:  # noqa: BLE001 - what asks must not end the run, nor be silent
+                _log.exception("the monitor of the brokers failed; it goes on")
+                time.sleep(_EVERY)
+            self._wake.wait(max(0.0, self._asked + _EVERY - time.monotonic()) if self._is_regular else None)
+            self._wake.clear()
+
+    def _looked(self) -> BrokerView:
+        places, admin, view = list(self._owned), self._clients.admin, self.view
+        try:
+            if places:
+                view = replace(view, ends=admin.ends_of(places, _TIMEOUT))
+            self._misses = 0
+            now = time.monotonic()
+            if (self.counts or not places) and now - self._counted >= _COUNT:
+                view = replace(view, brokers=admin.brokers(_TIMEOUT))
+                self._counted = now
+        except AdminError as error:
+            return self._diagnosed(view, error)
+        return replace(view, code="", words="")
+
+    def _diagnosed(self, view: BrokerView, error: AdminError) -> BrokerView:
+        """Whether nobody answers, or a topic is missing, or a partition has no leader."""
+        self._counted = -_COUNT
+        try:
+            topics = self._clients.admin.topics(_TIMEOUT)
+        except AdminError as absent:
+            return replace(view, code="brokers-unreachable", words=f"no answer from Kafka at {self._where}: {absent}")
+        missing = [topic for topic in self._sources if not topics.get(topic)]
+        self._misses += 1
+        if self._misses < _GRACE:
+            return view
+        if missing:
+            return replace(view, code="topic-missing", words=f"there is no topic {', '.join(missing)} at {self._where}")
+        words = f"partitions at {self._where} cannot be asked: {error}"
+        return replace(view, code="partitions-unavailable", words=words)
+
+    def _look_at_topics(self) -> None:
+        for topic in list(self._topics):
+            try:
+                words = self._trouble_of(topic)
+            except BrokerUnavailableError as error:
+                words = f"no broker answers ({error})"
+            except AdminError as error:
+                words = str(error)
+            with self._lock:
+                self._found[topic] = (time.monotonic(), words)
+                self._topics.remove(topic)
+
+    def _trouble_of(self, topic: str) -> str:
+        admin = self._clients.admin
+        words = admin.trouble(topic)
+        if words != MISSING or topic not in self._errors:
+            return words
+        if not self._may_create:
+            return f"{MISSING}, and create_topics is false: create it"
+        source = self._errors[topic]
+        if create_beside(admin, topic, source, len(admin.partitions(source))):
+            say(f"created topic {topic} again: it had been deleted")
+        return "it had been deleted and is created again"
