@@ -25,6 +25,7 @@ _ROOMS = {
     "OffsetAndMetadata": "laneway._kafka",
     "OffsetRange": "laneway._kafka",
     "Place": "laneway._kafka",
+    "Record": "laneway._declare.record",
     "RunReport": "laneway._runtime.report",
     "State": "laneway._runtime.lifecycle",
     "configured": "laneway._runtime.configure",

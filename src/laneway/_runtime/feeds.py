@@ -40,10 +40,12 @@ class Feeds:
         feeds: the source first.
         admin: asks the brokers.
         may_create: whether retry topics that are missing may be created, and get more partitions with their source.
+        timeout: seconds to wait for an answer.
     """
 
-    def __init__(self, feeds: tuple[Feed, ...], admin: Admin, *, may_create: bool = True) -> None:
+    def __init__(self, feeds: tuple[Feed, ...], admin: Admin, *, may_create: bool = True, timeout: float = 5.0) -> None:
         self._feeds = feeds
+        self._timeout = timeout
         self._admin = admin
         self._may_create = may_create
         self._said = 0.0
@@ -55,6 +57,8 @@ class Feeds:
         self._is_tended = threading.Event()
         self._tender: threading.Thread | None = None
         self._guard: Callable[[], None] = lambda: None
+        self.delayed = {feed.topic for feed in feeds if feed.delay or feed.step}
+        """Those whose records wait until they are old."""
         self.logs: dict[Place, int] = {}
         """The ends of all logs, when last looked at."""
         self.renewed: dict[str, dict[Place, int]] = {}
@@ -84,7 +88,7 @@ class Feeds:
         """Look at the ends of the logs."""
         self._refresh()
         places = [(topic, partition) for topic, numbers in self._numbers.items() for partition in numbers]
-        logs = self._admin.ends_of(places) if places else {}
+        logs = self._admin.ends_of(places, self._timeout) if places else {}
         for topic in {place[0] for place, end in logs.items() if end < self.logs.get(place, 0)}:
             self._renew(topic)
         self.logs = logs
@@ -132,7 +136,7 @@ class Feeds:
         asked, first = self._asked.get(feed.topic, (0.0, {}))
         if steady - asked >= _ASK or set(waiting) - set(first):
             limit = int((time.time() - feed.delay) * 1000)
-            answer = self._admin.first_since(dict.fromkeys(waiting, limit))
+            answer = self._admin.first_since(dict.fromkeys(waiting, limit), self._timeout)
             # When all are old enough, those up to the end as it was before the question: later ones are not.
             first = {place: self.logs[place] if at is None else at for place, at in answer.items()}
             self._asked[feed.topic] = (steady, first)

@@ -86,6 +86,15 @@ class Flow:
                 self._hold(full)
         return min([room for topic, room in rooms.items() if topic not in full], default=0)
 
+    def room_of(self, topic: str) -> int:
+        """How many records may be read of a topic whose records wait until they are old."""
+        partitions = self._partitions.of((topic,))
+        for partition in partitions:
+            self._set(partition, Pause.METADATA, on=not partition.may_read_on())
+        if any(Pause.METADATA in partition.paused for partition in partitions):
+            return 0  # its partitions are read together
+        return min(buffer.room for buffer in self._buffers[topic])
+
     def is_waiting(self, now: float) -> bool:
         """Whether room has been lacking for so short that it is only waited for."""
         return self._since is not None and now - self._since < _HOLD

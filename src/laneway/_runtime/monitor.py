@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,16 +14,21 @@ from laneway.errors import AdminError
 from laneway.observe import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from laneway._kafka import Admin, Place
+    from laneway._runtime.feeds import Feeds
+    from laneway._runtime.partition import Partition
 
-__all__ = ["BrokerMonitor", "BrokerView"]
+__all__ = ["TIMEOUT", "BrokerMonitor", "BrokerView"]
 
 _log = logger("kafka")
 
 _EVERY = 2.0  # seconds between questions for the ends of the logs
-_TIMEOUT = 2.0  # seconds for an answer; with the pause between looks an outage is known within five
+TIMEOUT = 2.0
+"""Seconds for an answer: an outage is known after two questions at most."""
+_DUE = 0.1  # seconds between questions for what is due: part of how late a retry may be
+_ABSENT = 1.0  # seconds before it is asked for again when nobody answered
 _COUNT = 10.0  # seconds between counts of the brokers, for which all topics are listed
 _GRACE = 2  # looks in vain before a topic counts as missing: one that is being recreated is gone for a moment
 _AGAIN = 2.0  # seconds between two looks at a topic that copies wait for
@@ -51,6 +57,8 @@ class BrokerView:
     words: str = ""
     since: float = 0.0
     """Since when that is so, by the monotonic clock."""
+    due: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+    """Of topics whose records wait until they are old: the epoch of a partition, and up to where it may be read."""
 
 
 class BrokerMonitor:
@@ -62,6 +70,7 @@ class BrokerMonitor:
     Args:
         clients: gives what asks.
         owned: the partitions that are ours; may change at any time.
+        feeds: what is asked for records that are due, for each source.
         sources: the topics that are read.
         errors: error topic to the topic whose records are parked there; one that was deleted is created again. Retry
             topics are not created here: `Feeds` does that, which also says what is lost.
@@ -72,8 +81,9 @@ class BrokerMonitor:
     def __init__(
         self,
         clients: Clients,
-        owned: Collection[Place] = (),
+        owned: Mapping[Place, Partition],
         *,
+        feeds: Sequence[Feeds] = (),
         sources: Collection[str] = (),
         errors: Mapping[str, str],
         may_create: bool,
@@ -81,17 +91,21 @@ class BrokerMonitor:
     ) -> None:
         self._clients = clients
         self._owned = owned
+        self._feeds = feeds
         self._sources = sources
         self._errors = errors
         self._may_create = may_create
         self._where = where
         self.view = BrokerView(since=time.monotonic())
+        self.recreated: deque[tuple[str, Mapping[Place, int]]] = deque()
+        """Retry topics that seem to be recreated, and how far their logs went before. Added before the view changes."""
         self.counts = False
         """Whether the brokers are to be counted again and again."""
         self._counted = -_COUNT
         self._misses = 0
         self._is_regular = False
-        self._asked = 0.0
+        self._look_at = self._due_at = 0.0
+        """When the ends, and what is due, are to be asked for."""
         self._topics: list[str] = []
         """Topics that are to be looked at."""
         self._found: dict[str, tuple[float, str]] = {}
@@ -126,6 +140,45 @@ class BrokerMonitor:
         is_same = found.code == self.view.code
         self.view = replace(found, since=self.view.since if is_same else time.monotonic())
 
+    def ask_due(self) -> bool:
+        """Ask once what is due of our partitions; False when somebody did not answer."""
+        found: dict[Place, tuple[int, int]] = {}
+        is_answered = True
+        for feeds in self._feeds:
+            # Before the question: what is said of a log is never about an older one than the epoch says.
+            asked = {place: part for place, part in tuple(self._owned.items()) if place[0] in feeds.delayed}
+            if not asked:
+                continue
+            try:
+                ends = feeds.ends({place: partition.position for place, partition in asked.items()})
+            except BrokerUnavailableError:
+                feeds.forget()  # a topic may have been deleted: the next look creates it again
+                is_answered = False
+                continue
+            found |= {place: (partition.epoch, ends.get(place, 0)) for place, partition in asked.items()}
+            while feeds.renewed:
+                self.recreated.append(feeds.renewed.popitem())
+        self.view = replace(self.view, due=found)
+        return is_answered
+
+    def ends(self) -> dict[Place, int]:
+        """Up to where everything that is due now reaches, whatever is ours. Before `start`, and it is waited for.
+
+        Raises:
+            BrokerUnavailableError: nobody answered.
+        """
+        admin = self._clients.admin
+        places = [(topic, partition) for topic in self._sources for partition in admin.partitions(topic)]
+        found = admin.ends_of(places) if places else {}
+        for feeds in self._feeds:
+            found |= {place: end for place, end in feeds.ends({}).items() if place[0] in feeds.delayed}
+        return found
+
+    def restart(self, topic: str) -> None:
+        """A source was recreated: when its records were first seen says nothing any more."""
+        for feeds in self._feeds:
+            feeds.restart(topic)
+
     def _begin(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="laneway-monitor", daemon=True)
@@ -136,24 +189,34 @@ class BrokerMonitor:
         while not self._is_over:
             try:
                 self._look_at_topics()
-                if self._is_regular and time.monotonic() - self._asked >= _EVERY:
-                    self.look()
-                    self._asked = time.monotonic()
+                if self._is_regular:
+                    self._ask_regularly()
             except Exception:  # noqa: BLE001 - what asks must not end the run, nor be silent
                 _log.exception("the monitor of the brokers failed; it goes on")
                 time.sleep(_EVERY)
-            self._wake.wait(max(0.0, self._asked + _EVERY - time.monotonic()) if self._is_regular else None)
+            next_at = min(self._look_at, self._due_at) if self._feeds else self._look_at
+            self._wake.wait(max(0.0, next_at - time.monotonic()) if self._is_regular else None)
             self._wake.clear()
+
+    def _ask_regularly(self) -> None:
+        if self._feeds and time.monotonic() >= self._due_at:
+            self._due_at = time.monotonic() + _DUE
+            if not self.ask_due():
+                self._due_at = time.monotonic() + _ABSENT
+                self._look_at = 0.0  # it says why
+        if time.monotonic() >= self._look_at:
+            self.look()
+            self._look_at = time.monotonic() + _EVERY
 
     def _looked(self) -> BrokerView:
         places, admin, view = list(self._owned), self._clients.admin, self.view
         try:
             if places:
-                view = replace(view, ends=admin.ends_of(places, _TIMEOUT))
+                view = replace(view, ends=admin.ends_of(places, TIMEOUT))
             self._misses = 0
             now = time.monotonic()
             if (self.counts or not places) and now - self._counted >= _COUNT:
-                view = replace(view, brokers=admin.brokers(_TIMEOUT))
+                view = replace(view, brokers=admin.brokers(TIMEOUT))
                 self._counted = now
         except AdminError as error:
             return self._diagnosed(view, error)
@@ -163,7 +226,7 @@ class BrokerMonitor:
         """Whether nobody answers, or a topic is missing, or a partition has no leader."""
         self._counted = -_COUNT
         try:
-            topics = self._clients.admin.topics(_TIMEOUT)
+            topics = self._clients.admin.topics(TIMEOUT)
         except AdminError as absent:
             return replace(view, code="brokers-unreachable", words=f"no answer from Kafka at {self._where}: {absent}")
         missing = [topic for topic in self._sources if not topics.get(topic)]

@@ -29,6 +29,7 @@ class Pause(Enum):
     SHARE = "it has more than its share of the records that may be in work"
     USER = "a pause or a stop was asked for"
     LIMIT = "the run ends before it"
+    RECREATED = "its topic seems to have been deleted and recreated"
     DELAY = ""
 
 
@@ -110,7 +111,7 @@ class Partition:
         fresh = Partition(
             self.place, self.readers, start, word=word, topic_id=topic_id, epoch=epoch, limit=self.limit
         )  # fmt: skip
-        fresh.paused = self.paused - {Pause.METADATA, Pause.LIMIT}
+        fresh.paused = self.paused - {Pause.METADATA, Pause.LIMIT, Pause.RECREATED}
         return fresh
 
     @property

@@ -98,11 +98,13 @@ class Scene:
         )  # fmt: skip
         admin.ask_topic_ids = lambda *asked: SimpleNamespace(is_done=True, result=admin.topic_ids)
         self.logs = Logs(
-            stations, retries={}, partitions=self.partitions, admin=admin, sources=[TOPIC], start={},
+            stations, monitor=SimpleNamespace(restart=lambda topic: None),
+            partitions=self.partitions, admin=admin, sources=[TOPIC], start={},
             skip_lost=is_forgiving, note=self.notes.append,
         )  # fmt: skip
         self.assignment = Assignment(
-            stations, retries={}, partitions=self.partitions, flow=Flow(self.partitions, stations, [TOPIC]),
+            stations, retry_topics={}, delayed=(), partitions=self.partitions,
+            flow=Flow(self.partitions, stations, [TOPIC]),
             recovery=Recovery("billing", stations, admin=None, options={}), logs=self.logs, admin=admin, start={},
             budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
         )  # fmt: skip
@@ -599,12 +601,79 @@ def test_the_first_question_has_the_patience_of_all(monkeypatch, is_first):
 def test_a_coordinator_that_is_away_does_not_end_a_run_whose_retry_topic_seems_new(scene):
     """It is asked again at the next look."""
     made = scene()
-    made.logs._retries = {TOPIC: SimpleNamespace(renewed={TOPIC: 3}, topics=[])}
+    made.logs.suspect(TOPIC, {PLACE: 3})
     made.consumer.trouble = ABSENT
     began = made.clock.now
-    made.logs.begin_retries(TOPIC)
+    made.logs.settle_suspects()
 
     assert made.clock.now - began <= 1
+    assert made.partitions[PLACE].paused == {Pause.RECREATED}
+
+
+def suspected(scene, known, **rest):
+    """A topic of which 100 records were read and three wait seems to be recreated."""
+    made = at_100(scene, **rest)
+    made.work_off()
+    made.end(*made.late)
+    made.logs.suspect(TOPIC, {PLACE: 103})
+    made.consumer.known = known
+    return made
+
+
+def test_a_retry_topic_that_was_not_recreated_is_read_on(scene):
+    """A broker that has only just come back may say that it is shorter than it is; its commits are still there."""
+    made = suspected(scene, (97, CLEAN))
+    made.logs.settle_suspects()
+    made.logs.settle_suspects()
+
+    assert (made.partitions[PLACE].paused, made.position, made.notes) == (set(), 100, [])
+
+
+def test_a_retry_topic_that_was_recreated_ends_the_run(scene):
+    """What waited there is lost, and nobody has said that this does not matter."""
+    made = suspected(scene, (-1001, ""))
+    with pytest.raises(DataLossError, match="was deleted while it was in use: at least 3 records that waited in it"):
+        made.logs.settle_suspects()
+
+
+def test_a_retry_topic_that_was_recreated_begins_at_its_start_when_asked_to_go_on(scene):
+    """What waited there is counted as lost, once."""
+    made = suspected(scene, (-1001, ""), is_forgiving=True)
+    made.logs.settle_suspects()
+    made.logs.settle_suspects()
+
+    assert (made.partitions[PLACE].paused, made.position, made.desk.tally.lost) == (set(), 0, 3)
+    assert made.notes == [
+        f"the retry topic {TOPIC} was deleted while it was in use: at least 3 records that waited in it are lost"
+    ]
+
+
+def test_what_was_read_of_a_recreated_retry_topic_is_finished_first(scene):
+    """It is nowhere else; until then nothing is read of the new one."""
+    made = suspected(scene, (97, CLEAN), is_forgiving=True)
+    made.read([100])
+    made.late = made.begin(1)
+    made.consumer.known = (-1001, "")
+    made.logs.settle_suspects()
+    assert (made.partitions[PLACE].paused, made.position) == ({Pause.RECREATED}, 101)
+    made.end(*made.late)
+    made.logs.settle_suspects()
+    assert (made.partitions[PLACE].paused, made.position) == (set(), 0)
+
+
+def test_a_retry_topic_of_which_nothing_was_read_may_be_another_one(scene):
+    """Nothing waited there, and nothing is lost."""
+    made = scene()
+    made.logs.suspect(TOPIC, {PLACE: 0})
+    assert made.partitions[PLACE].paused == set()
+
+
+def test_a_suspect_that_goes_is_nobodys_loss(scene):
+    """Its next owner compares the commit with the log."""
+    made = suspected(scene, (-1001, ""))
+    made.lose()
+    made.logs.settle_suspects()
+    assert made.notes == []
 
 
 # --- topics that are recreated ---------------------------------------------------------------------------------------

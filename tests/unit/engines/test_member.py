@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -23,13 +24,18 @@ from laneway._engines.direct.recreated_logs import Logs
 from laneway._engines.direct.station import Station
 from laneway._kafka import GroupConsumer
 from laneway._kafka import group_consumer as _membership
+from laneway._runtime import retry_source as _retry_source
 from laneway._runtime.flow import Flow
+from laneway._runtime.monitor import BrokerView
 from laneway._runtime.partition import Partitions, Pause
+from laneway._runtime.retry_source import RetrySource
+from support.consumers import FakeAssigned
 from support.core import FakeSender, SleepingClock, make_route
 
 SHORTEST_INTERVAL = 6.0
 """Seconds: max_poll_interval is at least the session's time-out, and brokers take none below this by default."""
 ENDLESS = 10**9
+RETRY = "orders.billing.retry.1"
 
 
 class Row:
@@ -130,23 +136,29 @@ class Consumer:
 class Scene:
     """A member of a group with one station for each topic, whose handler finishes records when it is told to."""
 
-    def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100, limits=None):
+    def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100, limits=None, retries=False):
         self.clock = clock = SleepingClock()
         for module in (_member, _assignment, _membership):
             monkeypatch.setattr(module, "time", clock)
         self.places = [(topic, partition) for topic in topics for partition in range(partitions)]
         self.consumer = Consumer(clock, self.places)
         monkeypatch.setattr(_membership, "Consumer", self._made)
-        stations = {topic: [_station(topic, records)] for topic in topics}
+        retry_topics = {topics[0]: [RETRY]} if retries else {}
+        stations = {topic: [_station(topic, records)] for topic in [*topics, *([RETRY] if retries else [])]}
         self.partitions = Partitions()
         self.flow = Flow(self.partitions, stations, topics)
+        monkeypatch.setattr(_retry_source, "AssignedConsumer", self._reader_made)
+        self.retry_source = RetrySource([RETRY] if retries else [], self.partitions, {}, skip_lost=True)
+        self.readers = []
+        self.monitor = SimpleNamespace(view=BrokerView(), recreated=deque())
         recovery = Recovery("billing", stations, admin=None, options={})
         logs = Logs(
-            stations, retries={}, partitions=self.partitions, admin=None, sources=(), start={}, skip_lost=False,
+            stations, monitor=None, partitions=self.partitions, admin=None, sources=(), start={}, skip_lost=False,
             note=lambda text: None,
         )  # fmt: skip
         assignment = Assignment(
-            stations, retries={}, partitions=self.partitions, flow=self.flow, recovery=recovery, logs=logs, admin=None,
+            stations, retry_topics=retry_topics, delayed=(),
+            partitions=self.partitions, flow=self.flow, recovery=recovery, logs=logs, admin=None,
             start={}, limits=limits, budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
         )  # fmt: skip
         membership = GroupConsumer({}, "billing", assignment)
@@ -155,10 +167,11 @@ class Scene:
         self.lease = assignment.lease = Lease(10.0)
         self.member = Member(
             membership, assignment=assignment, flow=self.flow, recovery=recovery, stations=stations,
-            sources=list(topics), retries={},
+            sources=list(topics), retry_source=self.retry_source, monitor=self.monitor,
         )  # fmt: skip
         membership.subscribe(topics)
-        self.stations = SimpleNamespace(**{topic: found for topic, (found,) in stations.items()})
+        self.stations = SimpleNamespace(**{topic: found for topic, (found,) in stations.items() if topic != RETRY})
+        self.retry_station = stations[RETRY][0] if retries else None
 
     @property
     def delivered(self):
@@ -170,6 +183,15 @@ class Scene:
     def _made(self, options):
         self.consumer.on_commit = options["on_commit"]
         return self.consumer
+
+    def _reader_made(self, options, *, skip_lost):
+        self.readers.append(FakeAssigned(dict.fromkeys(range(2), range(ENDLESS))))
+        return self.readers[-1]
+
+    def is_due(self, end):
+        """The monitor says that so much of the retry topic may be read."""
+        due = {place: (part.epoch, end) for place, part in self.partitions.items() if place[0] == RETRY}
+        self.monitor.view = BrokerView(due=due)
 
     def run(self, seconds, *, every=0.0, work=lambda: None):
         """So many seconds of the member's life, in which something is done again and again."""
@@ -272,6 +294,93 @@ def test_a_pause_that_is_asked_for_holds_everything_until_it_is_over(scene):
     made.run(1, every=0.1, work=made.finish)
 
     assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [made.places])
+
+
+# --- retry topics -----------------------------------------------------------------------------------------------------
+
+
+def test_retries_are_read_while_the_source_is_full(scene):
+    """The same loop reads both, and a topic without room holds only itself."""
+    made = scene(retries=True)
+    made.run(2)
+    assert made.consumer.pauses == [made.places]
+    made.is_due(7)
+    made.run(0.2)
+
+    assert made.retry_station.intake.records == 14
+    assert {made.delivered[RETRY, partition] for partition in range(2)} == {7}
+    assert made.member.gaps == 0
+
+
+def test_retries_wait_for_room_of_their_own(scene):
+    """What does not fit is read when there is room; the source goes on meanwhile."""
+    made = scene(retries=True)
+    made.run(0.1)
+    made.is_due(1_000)
+    made.run(5, every=0.1, work=made.finish)
+    assert made.retry_station.intake.records == 100
+    assert sum(made.delivered[place] for place in made.places) > 1_000
+
+    made.retry_station.intake.fetch(60, 0)
+    made.run(0.5)
+    assert made.retry_station.intake.records > 40
+
+
+def test_a_pause_holds_retries_too(scene):
+    """Nothing is read at all."""
+    made = scene(retries=True)
+    made.run(0.1)
+    made.member.pause(on=True)
+    made.run(0.1)
+    made.is_due(7)
+    made.run(1)
+    assert made.retry_station.intake.records == 0
+    made.member.pause(on=False)
+    made.run(0.2)
+    assert made.retry_station.intake.records == 14
+
+
+def test_what_is_due_is_read_soon_after_the_monitor_says_so(scene):
+    """The group is waited for no longer than half of the time between two questions for what is due."""
+    made = scene(retries=True)
+    made.consumer.ends = dict.fromkeys(made.places, 0)
+    made.run(1)
+    waits = [after - before for before, after in pairwise(made.consumer.polls)]
+    assert max(waits) <= 0.051
+
+
+def test_records_that_wait_for_a_connection_are_looked_for_often(scene):
+    """What is due is open and has not arrived: both consumers are asked by turns."""
+    made = scene(retries=True)
+    made.consumer.ends = dict.fromkeys(made.places, 0)
+    made.run(0.2)
+    made.is_due(7)
+    made.run(0.02)
+    made.readers[0].is_silent = True
+    made.is_due(9)
+    count = len(made.consumer.polls)
+    made.run(0.1)
+    assert len(made.consumer.polls) - count > 10
+
+
+def test_retries_wait_while_commits_can_tell_of_no_more(scene):
+    """All of a topic waits for one partition, because its partitions are read together; then it goes on."""
+    made = scene(retries=True, records=200_000)
+    made.consumer.ends = dict.fromkeys(made.places, 0)
+    made.run(0.1)
+    full = made.partitions[RETRY, 1]
+    full.delivered = 30_000
+    made.retry_station.desk.tick()  # as its runner does, which learns so of its partitions
+    made.retry_station.desk.ledger.see(1, list(range(30_000)))
+    made.retry_station.desk.ledger.finish_all((1, offset) for offset in range(1, 30_000, 2))
+    made.is_due(40_000)
+    made.run(1)
+    assert made.retry_station.intake.records == 0
+    assert made.paused(Pause.METADATA) == {(RETRY, 1)}
+
+    made.retry_station.desk.ledger.finish_all((1, offset) for offset in range(0, 30_000, 2))
+    made.run(1)
+    assert made.retry_station.intake.records > 10_000
 
 
 # --- finished offsets that fill the commit ---------------------------------------------------------------------------

@@ -142,6 +142,64 @@ def test_brokers_are_counted_when_that_matters(admin, owned, counts, asked):
     assert monitor.view.brokers == (3 if asked else None)
 
 
+class Due:
+    """What is due of a source's retry topics, as a test says."""
+
+    def __init__(self):
+        self.delayed = {"orders.retry"}
+        self.answer, self.asked, self.forgot, self.renewed = {("orders", 0): 90, ("orders.retry", 0): 7}, [], 0, {}
+
+    def ends(self, begin):
+        self.asked.append(begin)
+        if self.answer is None:
+            raise BrokerUnavailableError("nobody")
+        return self.answer
+
+    def forget(self):
+        self.forgot += 1
+
+
+def due_of(admin, *feeds):
+    owned = {
+        ("orders", 0): SimpleNamespace(position=50, epoch=3),
+        ("orders.retry", 0): SimpleNamespace(position=5, epoch=3),
+    }
+    return BrokerMonitor(SimpleNamespace(admin=admin), owned, feeds=feeds, errors={}, may_create=True), owned
+
+
+def test_what_is_due_is_asked_for_by_position(admin):
+    """Of topics whose records wait, and with the epoch that was asked about: an answer may be late."""
+    due = Due()
+    monitor, owned = due_of(admin, due)
+    assert monitor.ask_due()
+    assert due.asked == [{("orders.retry", 0): 5}]
+    assert monitor.view.due == {("orders.retry", 0): (3, 7)}
+
+    owned.clear()
+    assert monitor.ask_due()
+    assert (len(due.asked), monitor.view.due) == (1, {})
+
+
+def test_one_source_that_cannot_be_asked_holds_no_other(admin):
+    """Of the one nothing is read; a topic of it may have been deleted, so it is looked for again."""
+    due, away = Due(), Due()
+    away.answer = None
+    monitor, _ = due_of(admin, away, due)
+    assert not monitor.ask_due()
+    assert (away.forgot, due.forgot) == (1, 0)
+    assert monitor.view.due == {("orders.retry", 0): (3, 7)}
+
+
+def test_a_recreated_retry_topic_is_known_before_what_is_due_of_it(admin):
+    """Else it would be read on at the old offsets."""
+    due = Due()
+    monitor, _ = due_of(admin, due)
+    due.renewed = {"orders.retry": {("orders.retry", 0): 9}}
+    monitor.ask_due()
+    assert list(monitor.recreated) == [("orders.retry", {("orders.retry", 0): 9})]
+    assert due.renewed == {}
+
+
 def test_it_asks_by_itself(admin, monitor):
     """Once it is started, and no more when it has ended."""
     monitor.start()

@@ -16,12 +16,11 @@ from laneway._runtime.recreated import size_at_start
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from laneway._engines.direct.commits import Commits
     from laneway._engines.direct.recovery import Recovery
     from laneway._engines.direct.recreated_logs import Logs
-    from laneway._engines.direct.retries import Retries
     from laneway._engines.direct.station import Station
     from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place
     from laneway._runtime.flow import Flow
@@ -42,7 +41,8 @@ class Assignment:
 
     Args:
         stations: topic, of retries too, to the stations that read it.
-        retries: source to what reads its retry topics.
+        retry_topics: source to its retry topics.
+        delayed: sources whose records wait until they are old; they are read as retry topics are.
         partitions: those that are ours.
         flow: what holds them back.
         limits: where reading ends in each partition of a source; None for no end.
@@ -60,7 +60,8 @@ class Assignment:
         self,
         stations: Mapping[str, list[Station]],
         *,
-        retries: Mapping[str, Retries],
+        retry_topics: Mapping[str, Sequence[str]],
+        delayed: Collection[str],
         partitions: Partitions,
         flow: Flow,
         recovery: Recovery,
@@ -74,7 +75,8 @@ class Assignment:
         limits: Mapping[Place, int] | None = None,
     ) -> None:
         self._stations = stations
-        self._retries = retries
+        self._retry_topics = retry_topics
+        self._delayed = delayed
         self.partitions = partitions
         self._flow = flow
         self._limits = limits
@@ -197,12 +199,12 @@ class Assignment:
         self.partitions.sent(offsets)
         self.tell_committed(self.partitions.arrived(offsets))
 
+    def beside(self, source: str) -> list[str]:
+        """A source and its retry topics."""
+        return [source, *self._retry_topics.get(source, ())]
+
     def _with_retries(self, places: Iterable[Place]) -> list[Place]:
-        found: list[Place] = []
-        for source, partition in places:
-            beside = self._retries[source].topics if source in self._retries else ()
-            found += dict.fromkeys([(source, partition), *((topic, partition) for topic in beside)])
-        return found
+        return [(topic, partition) for source, partition in places for topic in self.beside(source)]
 
     def _known(self, places: list[Place]) -> dict[Place, OffsetAndMetadata]:
         """What was committed."""
@@ -265,8 +267,9 @@ class Assignment:
                 unclean.append(partition)
         since = {place: (starts[place], self.partitions[place].since) for place in starts if place in self.partitions}
         for partition in self._recovery.begin(source, partitions, since, unclean=unclean):
-            self.partitions[source, partition].paused.add(Pause.RECOVERY)
-        if source in self._retries and source in self._retries[source].topics:
+            for place in self._with_retries([(source, partition)]):
+                self.partitions[place].paused.add(Pause.RECOVERY)
+        if source in self._delayed:
             for partition in partitions:
                 self.partitions[source, partition].paused.add(Pause.DELAY)
         self._new += [(source, partition) for partition in partitions]
@@ -279,18 +282,6 @@ class Assignment:
         marks = {place: self.partitions[place].first_commit() for place in self._with_retries(places)}
         offsets = {place: mark for place, mark in marks.items() if mark is not None}
         self.commit_now(offsets, max(self._deadline, time.monotonic() + _ANSWER))
-        for place in places:
-            if Pause.RECOVERY not in self.partitions[place].paused:
-                self.own_retries(*place)
-
-    def own_retries(self, source: str, partition: int) -> None:
-        """Let the retry topics of a partition be read."""
-        retries = self._retries.get(source)
-        if retries is not None:
-            owned = {(topic, partition): self.partitions[topic, partition] for topic in retries.topics}
-            finished = {place: part.inherited for place, part in owned.items() if part.inherited is not None}
-            starts = {place: part.position for place, part in owned.items()}
-            retries.own(starts, self.membership.epoch, finished)
 
     def _answered(self, ask: Callable[[], T]) -> T:
         """What a broker answers; without it nothing can begin, so it is asked for nearly as long as the group waits."""
@@ -318,8 +309,6 @@ class Assignment:
     def _let_go(self, places: list[Place]) -> None:
         for source, partition in places:
             self._recovery.end(source, partition)
-            if source in self._retries:
-                self._retries[source].disown(partition, self.membership.epoch + 1)
         for place in self._with_retries(places):
             for station in self._stations[place[0]]:
                 station.fence(place[1], self.membership.epoch)

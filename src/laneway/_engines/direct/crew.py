@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from laneway._core.breaker import BreakerState
 from laneway._core.deferred_keys import DeferredKeys
@@ -13,14 +13,15 @@ from laneway._engines.direct.lease import Lease
 from laneway._engines.direct.member import Member
 from laneway._engines.direct.recovery import Recovery
 from laneway._engines.direct.recreated_logs import Logs
-from laneway._engines.direct.retries import Retries
 from laneway._engines.direct.station import Station
 from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
 from laneway._runtime.clients import reading_options
 from laneway._runtime.configure import producers_elsewhere
+from laneway._runtime.feeds import Feeds
 from laneway._runtime.flow import Flow
-from laneway._runtime.monitor import BrokerMonitor
+from laneway._runtime.monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.partition import Partitions
+from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.topics import feeds_of
 from laneway.observe import Tally
 
@@ -114,13 +115,21 @@ class Crew:
                 stations.setdefault(own.topic.name, []).append(station)
                 by_source.setdefault(route.topic.name, []).append(station)
         self.stations = [station for found in stations.values() for station in found]
-        self._may_create = settings.create_topics
         # Not of runs over an error topic: that one is what they read.
         errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
         owned = Partitions()
+        feeds = {topic: feeds_of(app, [each for each in routes if each.topic.name == topic]) for topic in self.sources}
+        retry_topics = {topic: [feed.topic for feed in found if feed.step] for topic, found in feeds.items()}
+        delayed = {topic for topic, found in feeds.items() if found[0].delay}
+        beside = [feed.topic for found in feeds.values() for feed in found if feed.step or feed.delay]
         self.monitor = BrokerMonitor(
             self,
             owned,
+            feeds=[
+                Feeds(found, self.admin, may_create=settings.create_topics, timeout=TIMEOUT)
+                for topic, found in feeds.items()
+                if retry_topics[topic] or topic in delayed
+            ],
             sources=self.sources,
             errors=errors,
             may_create=settings.create_topics,
@@ -131,19 +140,13 @@ class Crew:
         options = reading_options(cluster, routes, sum(partitions.values()))
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         skip_lost = settings.on_data_loss == "continue" or limits is not None
-        delayed = {route.topic.name for route in routes if route.delay}
         flow = Flow(owned, stations, [topic for topic in self.sources if topic not in delayed])
-        retries = {
-            topic: self._retries(topic, routes, stations, owned, options, skip_lost=skip_lost)
-            for topic in self.sources
-            if any(route.retry.hops or route.delay for route in routes if route.topic.name == topic)
-        }
         recovery = Recovery(app, by_source, admin=self.admin, options=options)
         limit = cluster.consumer.max_poll_interval.total_seconds()
         start = _starts(routes, settings)
         logs = Logs(
             stations,
-            retries=retries,
+            monitor=self.monitor,
             partitions=owned,
             admin=self.admin,
             sources=self.sources if limits is None else (),
@@ -154,7 +157,8 @@ class Crew:
         logs.learn()
         assignment = Assignment(
             stations,
-            retries=retries,
+            retry_topics=retry_topics,
+            delayed=delayed,
             partitions=owned,
             flow=flow,
             recovery=recovery,
@@ -178,9 +182,9 @@ class Crew:
             recovery=recovery,
             stations=stations,
             sources=self.sources,
-            retries=retries,
+            retry_source=RetrySource(beside, owned, options, skip_lost=skip_lost),
+            monitor=self.monitor,
         )
-        self._all_retries = retries
 
     @property
     def is_finished(self) -> bool:
@@ -236,18 +240,6 @@ class Crew:
         self._sender.flush(1.0)
         return self.member.is_committed
 
-    def ends(self) -> dict[Place, int]:
-        """Up to where everything there is now reaches: the ends of the sources, and what is due of their retries.
-
-        Raises:
-            BrokerUnavailableError: nobody answered.
-        """
-        places = [(topic, partition) for topic in self.sources for partition in self.admin.partitions(topic)]
-        ends = self.admin.ends_of(places) if places else {}
-        for found in self._all_retries.values():
-            ends |= found.due()
-        return ends
-
     def news(self) -> dict[str, Tally]:
         """What was done since this was last asked: a source, and what was done of it and of its retry topics."""
         found: dict[str, Tally] = {}
@@ -280,27 +272,6 @@ class Crew:
         for station in self.stations:
             if station.error is not None:
                 raise station.error
-
-    def _retries(
-        self,
-        topic: str,
-        routes: list[HandlerSpec],
-        stations: dict[str, list[Station]],
-        partitions: Partitions,
-        options: dict[str, Any],
-        *,
-        skip_lost: bool,
-    ) -> Retries:
-        feeds = feeds_of(self._app, [route for route in routes if route.topic.name == topic])
-        return Retries(
-            feeds,
-            {feed.topic: stations[feed.topic] for feed in feeds if feed.step or feed.delay},
-            admin=self.admin,
-            options=options,
-            skip_lost=skip_lost,
-            may_create=self._may_create,
-            partitions=partitions,
-        )
 
 
 def _starts(routes: list[HandlerSpec], settings: Settings) -> dict[str, str]:

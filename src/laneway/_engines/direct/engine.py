@@ -305,7 +305,7 @@ class DirectEngine:
 
     def _ends(self, settings: Settings) -> list[dict[Place, int]] | None:
         return until_ready(
-            lambda: [crew.ends() for crew in self._crews], settings, self.life, self._is_stopping, self._wake
+            lambda: [crew.monitor.ends() for crew in self._crews], settings, self.life, self._is_stopping, self._wake
         )
 
     def _drain(self, report: RunReport, limit: float) -> bool:

@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from laneway._declare.record import Record
     from laneway._engines.direct.assignment import Assignment
     from laneway._engines.direct.recovery import Recovery
-    from laneway._engines.direct.retries import Retries
     from laneway._engines.direct.station import Station
     from laneway._kafka import GroupConsumer, Place
     from laneway._runtime.flow import Flow
+    from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import PartitionView
+    from laneway._runtime.retry_source import RetrySource
 
 __all__ = ["Member"]
 
 _TEND = 0.05  # seconds between looks at what is full and what is to be committed
 _POLL = 0.1  # seconds to wait for records
+_POLL_BESIDE = 0.05  # seconds to wait for them where other topics are read beside: part of how late a retry may be
 _SHORT = 0.002  # seconds to wait for room
+_FULL = 0.02  # seconds to wait for records while there is no room for others
+_COMING = 0.005  # seconds to wait for records while others are on their way
 
 
 class Member:
@@ -41,10 +45,11 @@ class Member:
         recovery: looks up what former owners have left.
         stations: topic, of retries too, to the stations that read it.
         sources: the topics to subscribe to.
-        retries: source to what reads its retry topics.
+        retry_source: reads their retry topics, and those of them whose records wait until they are old.
+        monitor: knows what of those is due.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
         membership: GroupConsumer,
         *,
@@ -53,7 +58,8 @@ class Member:
         recovery: Recovery,
         stations: Mapping[str, list[Station]],
         sources: list[str],
-        retries: Mapping[str, Retries],
+        retry_source: RetrySource,
+        monitor: BrokerMonitor,
     ) -> None:
         self._membership = membership
         self._assignment = assignment
@@ -63,7 +69,8 @@ class Member:
         self._recovery = recovery
         self._stations = stations
         self._sources = sources
-        self._retries = retries
+        self._retry_source = retry_source
+        self._monitor = monitor
         self._lease = assignment.lease
         self._is_paused = self._is_stopping = self._is_over = False
         self._read = self._shared = 0
@@ -97,7 +104,7 @@ class Member:
     @property
     def gaps(self) -> int:
         """Offsets that were passed and held no record."""
-        passed = self._membership.passed + sum(found.passed for found in self._retries.values())
+        passed = self._membership.passed + self._retry_source.passed
         return max(0, self.partitions.spanned - self._read - passed)
 
     @property
@@ -107,21 +114,15 @@ class Member:
 
     def start(self) -> None:
         """Join the group."""
-        for found in self._retries.values():
-            found.start()
         self._thread.start()
 
     def pause(self, *, on: bool) -> None:
         """Read nothing for now, or go on. It stays in the group. Any thread may call it."""
         self._is_paused = on
-        for found in self._retries.values():
-            found.is_paused = on
 
     def stop(self) -> None:
         """Read nothing more. Any thread may call it."""
         self._is_stopping = True
-        for found in self._retries.values():
-            found.end()
 
     def leave(self) -> None:
         """Commit, leave the group and end; `is_over` and `is_committed` say how far it is. Any thread may call it."""
@@ -142,9 +143,8 @@ class Member:
 
     def raise_if_failed(self) -> None:
         """Raise what ended it, if anything did."""
-        for error in (self.error, *(found.error for found in self._retries.values())):
-            if error is not None:
-                raise error
+        if self.error is not None:
+            raise self.error
 
     def _work(self) -> None:
         try:
@@ -160,8 +160,7 @@ class Member:
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self.error = error
         finally:
-            for found in self._retries.values():
-                found.end()
+            self._retry_source.end()
 
     def _turn(self) -> None:
         now = self.polled = time.monotonic()
@@ -173,10 +172,11 @@ class Member:
         if self._flow.has_changed:
             self._flow.has_changed = False
             self._membership.apply_pauses()
+        wait = _POLL if self._flow.is_holding else self._poll_retries()
         if room <= 0 and self._flow.is_waiting(now):
             time.sleep(_SHORT)
             return
-        records = self._membership.read(max(1, min(room, MOST)), _POLL if room > 0 else _SHORT * 10)
+        records = self._membership.read(max(1, min(room, MOST)), wait if room > 0 else min(wait, _FULL))
         self._lease.renew()
         self._assignment.settle_in()
         if self._shared != self._membership.epoch:
@@ -189,18 +189,36 @@ class Member:
         self._shared = self._membership.epoch
         for source in self._sources:
             count = sum(topic == source for topic, _ in self.owned)
-            for topic in dict.fromkeys([source, *(self._retries[source].topics if source in self._retries else ())]):
+            for topic in self._assignment.beside(source):
                 for station in self._stations[topic]:
                     station.share(count)
 
+    def _poll_retries(self) -> float:
+        """Give the handlers what is due of topics that are read beside; how long the group may be waited for then."""
+        wait = _POLL_BESIDE if self._retry_source.topics else _POLL
+        due = self._monitor.view.due  # first: a topic that was recreated before is known then
+        while self._monitor.recreated:
+            self._assignment.logs.suspect(*self._monitor.recreated.popleft())
+        for topic in self._retry_source.topics:
+            if not self._retry_source.open(topic, due):
+                continue
+            room = self._flow.room_of(topic)
+            if room <= 0:
+                wait = min(wait, _FULL)
+                continue
+            records, lost = self._retry_source.read(topic, min(room, MOST))
+            self._assignment.logs.lose(topic, lost)
+            wait = min(wait, 0.0 if records else _COMING)
+            if records:
+                self._put(topic, records)
+        return wait
+
     def _tend(self, now: float) -> None:
-        for place in self._recovery.done():
-            if place in self.partitions:
-                self.partitions[place].paused.discard(Pause.RECOVERY)
-                self._assignment.own_retries(*place)
-        for source, retries in self._retries.items():
-            if retries.renewed:
-                self._assignment.logs.begin_retries(source)
+        for topic, partition in self._recovery.done():
+            for beside in self._assignment.beside(topic):
+                if (beside, partition) in self.partitions:
+                    self.partitions[beside, partition].paused.discard(Pause.RECOVERY)
+        self._assignment.logs.settle_suspects()
         if not self._flow.is_holding:
             self._flow.look()
         self._membership.apply_pauses()

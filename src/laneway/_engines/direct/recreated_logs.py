@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from laneway._core.finished_map import topic_id_of
 from laneway._kafka import BrokerUnavailableError
-from laneway._runtime.partition import marker_at
+from laneway._runtime.partition import Pause, marker_at
 from laneway._runtime.recreated import as_loss, describe, differs, is_of_another_log
 from laneway.errors import AdminError, DataLossError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from laneway._engines.direct.retries import Retries
     from laneway._engines.direct.station import Station
     from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place, TopicIds
+    from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partitions
 
 __all__ = ["Logs"]
@@ -32,7 +32,7 @@ class Logs:
 
     Args:
         stations: topic, of retries too, to the stations that read it.
-        retries: source to what reads its retry topics.
+        monitor: told of sources that were recreated.
         partitions: those that are ours.
         admin: asks the cluster.
         sources: the topics that are watched; none of an error run.
@@ -45,7 +45,7 @@ class Logs:
         self,
         stations: Mapping[str, list[Station]],
         *,
-        retries: Mapping[str, Retries],
+        monitor: BrokerMonitor,
         partitions: Partitions,
         admin: Admin,
         sources: Iterable[str],
@@ -54,7 +54,7 @@ class Logs:
         note: Callable[[str], None],
     ) -> None:
         self._stations = stations
-        self._retries = retries
+        self._monitor = monitor
         self._partitions = partitions
         self._admin = admin
         self._sources = set(sources)
@@ -67,6 +67,8 @@ class Logs:
         self._asked: TopicIds | None = None
         self._left: dict[Place, int] = {}
         """The committed offsets of partitions that are not ours any more."""
+        self._suspects: dict[str, int] = {}
+        """Retry topics that seem to have been recreated, and how many records waited in them."""
         self._deleted: set[str] = set()
         """Retry topics that were deleted, while what was read of them is being finished."""
         self.restarted: set[str] = set()
@@ -198,7 +200,7 @@ class Logs:
                     "on_data_loss: continue"
                 )
             self._note(f"{told}: it is read from there on")
-            self._lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
+            self.lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
             owned.reached = low
         self.membership.seek(place, low)
 
@@ -249,25 +251,43 @@ class Logs:
         for place in places:
             self._fence(place)
             self._begin_log(place, 0)
-        retries = self._retries.get(topic)
-        if retries is not None and topic in retries.topics:  # it is read there because its records are to be old
-            retries.restart(topic, places, self.membership.epoch)
+        self._monitor.restart(topic)
 
-    def begin_retries(self, source: str) -> None:
-        """Let the retry topics of a source that were deleted and recreated be read from their starts.
+    def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
+        """A retry topic seems to have been recreated: read nothing of it before that is known.
+
+        Args:
+            topic: which.
+            seen: how far its logs went before.
+        """
+        owned = self._partitions.of((topic,))
+        waited = sum(max(0, seen[part.place] - part.position) for part in owned if part.place in seen)
+        if waited or any(part.position for part in owned):  # else nothing of it was read, and nothing waited there
+            for partition in owned:
+                partition.paused.add(Pause.RECREATED)
+            self._suspects[topic] = self._suspects.get(topic, 0) + waited
+
+    def settle_suspects(self) -> None:
+        """Let retry topics be read again: from their starts, if they were really recreated.
 
         Raises:
             DataLossError: what waited in them is lost, and that is not to be passed over.
         """
-        retries = self._retries[source]
-        for topic, waited in retries.renewed.copy().items():
-            places = [owned.place for owned in self._partitions.of((topic,))]
+        for topic, waited in list(self._suspects.items()):
+            suspects = [owned for owned in self._partitions.of((topic,)) if Pause.RECREATED in owned.paused]
+            places = [owned.place for owned in suspects]
+            if not places:
+                self._deleted.discard(topic)
+                del self._suspects[topic]
+                continue
             try:
                 is_deleted = topic in self._deleted or self._is_deleted(places)
             except BrokerUnavailableError:
                 return  # it is looked at again soon
             if not is_deleted:
-                retries.go_on(topic)
+                del self._suspects[topic]
+                for owned in suspects:
+                    owned.paused.discard(Pause.RECREATED)
                 continue
             self._deleted.add(topic)
             is_busy = any(
@@ -282,12 +302,12 @@ class Logs:
             text = f"the retry topic {topic} was deleted while it was in use: {told}"
             if not self._skip_lost:
                 raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
-            self._lose(topic, waited)
+            self.lose(topic, waited)
             self._note(text)
             self._deleted.discard(topic)
-            retries.own(dict.fromkeys(places, 0), self.membership.epoch, {})
+            del self._suspects[topic]
 
-    def _lose(self, topic: str, count: int) -> None:
+    def lose(self, topic: str, count: int) -> None:
         """So many records were deleted before they could be read."""
         self._stations[topic][0].desk.tally.lost += count
 

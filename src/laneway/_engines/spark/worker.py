@@ -115,8 +115,8 @@ class Worker:
         self._steps: dict[tuple[str, int], HandlerSpec] = {}
         routes = self._routes.values()
         errors = {route.error_topic_of(self.app): route.topic.name for route in routes if route.rerun is None}
+        self.monitor = BrokerMonitor(self, {}, errors=errors, may_create=stream.may_create)
         self._link: ControlLink | None = None
-        self.monitor = BrokerMonitor(self, errors=errors, may_create=stream.may_create)
         self._processes: dict[str, tuple[Any, ProcessRunner]] = {}
         """For each handler with processes of its own the function that they run, and what runs them."""
         # Made now and not at the first message: an idempotent producer needs half a second to get its id.
