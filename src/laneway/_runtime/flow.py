@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from laneway._runtime.partition import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laneway._declare.handler import HandlerSpec
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.partition import Partition, Partitions
 
 __all__ = ["MOST", "Flow"]
@@ -19,38 +19,20 @@ MOST = 1_000
 _HOLD = 0.5  # seconds without room before partitions are paused: to pause throws away what is fetched
 
 
-class Buffer(Protocol):
-    """What records of a topic are put into, of one handler."""
-
-    route: HandlerSpec
-
-    @property
-    def room(self) -> int:
-        """How many more records may be put in."""
-        ...
-
-    @property
-    def is_half_free(self) -> bool:
-        """Whether half of what it may hold is worked off."""
-        ...
-
-    def count(self, partition: int) -> int:
-        """How many records of a partition are unfinished."""
-        ...
-
-
 class Flow:
     """Says how much may be read, and puts reasons into `Partition.paused` or takes them out. The loop's thread owns it.
 
     Args:
         partitions: those that are ours.
-        buffers: topic to those that its records are put into.
+        workers: topic to those of the handlers that read it.
         topics: those that the group reads for us: not the ones whose records wait until they are old.
     """
 
-    def __init__(self, partitions: Partitions, buffers: Mapping[str, Sequence[Buffer]], topics: Sequence[str]) -> None:
+    def __init__(
+        self, partitions: Partitions, workers: Mapping[str, Sequence[HandlerWorker]], topics: Sequence[str]
+    ) -> None:
         self._partitions = partitions
-        self._buffers = buffers
+        self._workers = workers
         self._topics = topics
         self._full: set[str] = set()
         """Topics that are paused because a buffer is full."""
@@ -74,7 +56,7 @@ class Flow:
         """How many records may be read; none while everything that could be read is full."""
         # What is held gives nothing, whatever room it has by now: the others neither wait for it nor go on without it.
         free = [topic for topic in self._topics if topic not in self._full]
-        rooms = {topic: min([buffer.room for buffer in self._buffers[topic]]) for topic in free}
+        rooms = {topic: min([worker.room for worker in self._workers[topic]]) for topic in free}
         full = [topic for topic, room in rooms.items() if room <= 0]
         if len(full) < len(rooms):
             self._since = None
@@ -93,7 +75,7 @@ class Flow:
             self._set(partition, Pause.METADATA, on=not partition.may_read_on())
         if any(Pause.METADATA in partition.paused for partition in partitions):
             return 0  # its partitions are read together
-        return min(buffer.room for buffer in self._buffers[topic])
+        return min(worker.room for worker in self._workers[topic])
 
     def is_waiting(self, now: float) -> bool:
         """Whether room has been lacking for so short that it is only waited for."""
@@ -108,7 +90,7 @@ class Flow:
 
     def look(self) -> None:
         """Let topics go on that are half free, and hold partitions back that have enough."""
-        for topic in [topic for topic in self._full if all(each.is_half_free for each in self._buffers[topic])]:
+        for topic in [topic for topic in self._full if all(each.is_half_free for each in self._workers[topic])]:
             self._full.discard(topic)
             for partition in self._partitions.of((topic,)):
                 self._set(partition, Pause.BUFFER, on=False)
@@ -130,12 +112,12 @@ class Flow:
 
     def _bound(self, topic: str) -> None:
         """Hold a partition back that has taken more than its share, or whose commits can tell of no more."""
-        buffers, partitions = self._buffers[topic], self._partitions.of((topic,))
-        most = min(buffer.route.buffer.records for buffer in buffers)
+        workers, partitions = self._workers[topic], self._partitions.of((topic,))
+        most = min(worker.capacity for worker in workers)
         share = max(MOST, 2 * most // max(1, len(partitions)))
-        used = most - min(buffer.room for buffer in buffers)
+        used = most - min(worker.room for worker in workers)
         for partition in partitions:
-            count = max(buffer.count(partition.place[1]) for buffer in buffers)
+            count = max(worker.count(partition.place) for worker in workers)
             if count > share and used > most // 2:
                 self._set(partition, Pause.SHARE, on=True)
             self.delivered(partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
 from laneway._core.finished_map import CLEAN, encode_finished, readable_to, with_topic_id
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from laneway._core.finished_map import FinishedMap
     from laneway._kafka import OffsetAndMetadata, Place
+    from laneway._runtime.handler_worker import HandlerWorker
 
 __all__ = ["Partition", "PartitionView", "Partitions", "Pause", "marker_at"]
 
@@ -31,14 +32,6 @@ class Pause(Enum):
     LIMIT = "the run ends before it"
     RECREATED = "its topic seems to have been deleted and recreated"
     DELAY = ""
-
-
-class Reader(Protocol):
-    """What reads a partition for one handler."""
-
-    def progress(self, partition: int, start: int) -> tuple[int, list[int]]:
-        """Up to where the partition was read, from *start* on, and what is unfinished of it. Any thread may ask."""
-        ...
 
 
 class PartitionView(NamedTuple):
@@ -60,7 +53,7 @@ class Partition:
 
     Args:
         place: topic and partition.
-        readers: one for each handler that reads it.
+        workers: those of the handlers that read it.
         start: the offset it is read from.
         known: what was committed of it before.
         word: the marker of commits that have nothing else to tell.
@@ -70,14 +63,26 @@ class Partition:
     """
 
     __slots__ = (
-        "_sent", "_stop", "_word", "acknowledged", "delivered", "epoch", "inherited", "limit", "paused", "place",
-        "reached", "readers", "start", "topic_id",
+        "_sent",
+        "_stop",
+        "_word",
+        "acknowledged",
+        "delivered",
+        "epoch",
+        "inherited",
+        "limit",
+        "paused",
+        "place",
+        "reached",
+        "start",
+        "topic_id",
+        "workers",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - what it begins with, each by its keyword
         self,
         place: Place,
-        readers: Sequence[Reader],
+        workers: Sequence[HandlerWorker],
         start: int,
         *,
         known: OffsetAndMetadata | None = None,
@@ -87,7 +92,7 @@ class Partition:
         limit: int | None = None,
     ) -> None:
         self.place = place
-        self.readers = readers
+        self.workers = workers
         self.start = start
         self.epoch = epoch
         self.topic_id = topic_id
@@ -109,7 +114,7 @@ class Partition:
     def restarted(self, start: int, *, word: str, topic_id: str, epoch: int) -> Partition:
         """The partition of another log with the same name, which is as much held back as this one."""
         fresh = Partition(
-            self.place, self.readers, start, word=word, topic_id=topic_id, epoch=epoch, limit=self.limit
+            self.place, self.workers, start, word=word, topic_id=topic_id, epoch=epoch, limit=self.limit
         )  # fmt: skip
         fresh.paused = self.paused - {Pause.METADATA, Pause.LIMIT, Pause.RECREATED}
         return fresh
@@ -142,7 +147,7 @@ class Partition:
     def progress(self) -> tuple[int, int, list[int]]:
         """What may be committed, up to where it was read, and the unfinished offsets between. Any thread may ask."""
         reached, delivered = self.reached, self.delivered
-        found = [reader.progress(self.place[1], self.start) for reader in self.readers]
+        found = [worker.progress(self.place, self.start) for worker in self.workers]
         end = min([reach for reach, _ in found])
         unfinished = found[0][1]
         if len(found) > 1:

@@ -42,6 +42,8 @@ class RetrySource:
         self._readers: dict[str, AssignedConsumer] = {}
         self._open: dict[str, dict[int, tuple[Partition, int]]] = {}
         """Topic that is being read to its partitions as they were then, and where their ranges end."""
+        self._planned: dict[str, Mapping[Place, tuple[int, int]]] = {}
+        """Topic to the answer of the brokers by which it was read last: it is looked through once."""
 
     def open(self, topic: str, due: Mapping[Place, tuple[int, int]]) -> bool:
         """Begin to read what is due of a topic, if anything is; whether it is being read.
@@ -54,6 +56,9 @@ class RetrySource:
             if all(self._partitions.get(part.place) is part for part, _ in self._open[topic].values()):
                 return True
             self._close(topic)  # a partition is gone, or its log begins again
+        elif self._planned.get(topic) is due:
+            return False
+        self._planned[topic] = due
         ranges = {}
         for partition in self._partitions.of((topic,)):
             epoch, end = due.get(partition.place, (-1, 0))

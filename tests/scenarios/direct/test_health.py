@@ -80,7 +80,7 @@ class Scene:
 
     @staticmethod
     def owned(engine):
-        return [place for crew in engine._crews for place in crew.member.owned]
+        return [place for crew in engine._crews for place in crew.owned]
 
     def why(self, *more):
         """`laneway why` of the group, in another process."""

@@ -8,7 +8,7 @@ from laneway import Ack, Message, Retry, Topic
 from laneway._core.call import Call
 from laneway._core.deferred_keys import DeferredKeys
 from laneway._engines.direct.desk import OwnedDesk
-from laneway._engines.direct.lease import Lease
+from laneway._runtime.lease import Lease
 from laneway.errors import ProduceError
 from support.core import FakeClock, FakeSender, make_record, make_route
 

@@ -19,14 +19,15 @@ from laneway._engines.direct import stalls as _stalls
 from laneway._engines.direct.check import HealthCheck
 from laneway._engines.direct.hold import Hold
 from laneway._engines.direct.host import AppHost
-from laneway._engines.direct.lease import Lease
 from laneway._engines.direct.progress import Progress
 from laneway._engines.direct.stalls import Heard
 from laneway._engines.direct.watch import Watch
+from laneway._runtime.lease import Lease
 from laneway._runtime.lifecycle import Lifecycle, State
 from laneway._runtime.monitor import BrokerView
 from laneway._runtime.partition import PartitionView, Pause
 from laneway._runtime.status_file import StatusFile, statuses
+from laneway._runtime.worker_loop import Request, WorkerStatus
 from laneway.errors import ProduceError
 from laneway.events import CopyFailed, OffsetsCommitted, PartitionsRevoked, RecordParked
 from support.stations import ORDERS, Post, row, station_of
@@ -354,6 +355,7 @@ class Crew:
     def __init__(self):
         self.found, self.delivered, self.stations, self.polled = {}, {}, [], time.monotonic()
         self.member, self.sources, self.has_joined, self.is_over = self, ["orders"], True, False
+        self.worker_loop = self
         self.paused = {}
         self.monitor = SimpleNamespace(view=BrokerView())
         self.cluster = SimpleNamespace(
@@ -366,15 +368,16 @@ class Crew:
     def owned(self):
         return list(self.found)
 
-    def views(self):
-        return {
+    def status(self):
+        partitions = {
             place: PartitionView(at, at, [], self.delivered.get(place, 0), self.paused.get(place, set()))
             for place, at in self.found.items()
         }
+        return WorkerStatus(partitions, self.has_joined, False, False, False, self.polled, 0)
 
     @property
     def partitions(self):
-        return {place: SimpleNamespace(paused=view.paused) for place, view in self.views().items()}
+        return {place: SimpleNamespace(paused=view.paused) for place, view in self.status().partitions.items()}
 
 
 @pytest.fixture
@@ -704,10 +707,10 @@ class Switch:
     """A crew that can be paused, with or without calls that run."""
 
     def __init__(self):
-        self.is_quiet, self.paused, self.member = False, [], self
+        self.is_quiet, self.paused, self.worker_loop = False, [], self
 
-    def pause(self, *, on):
-        self.paused.append(on)
+    def request(self, request):
+        self.paused.append(request is Request.PAUSE)
 
 
 def held(check=None):

@@ -22,8 +22,8 @@ class Reader:
     def __init__(self):
         self.ledger = Ledger()
 
-    def progress(self, partition, start):
-        found = self.ledger.snapshot(partition)
+    def progress(self, place, start):
+        found = self.ledger.snapshot(place[1])
         return (start, []) if found is None else found
 
     def takes(self, offsets):
@@ -435,7 +435,7 @@ def test_another_log_keeps_only_why_it_is_held_back():
 
     assert (fresh.position, fresh.committed, fresh.inherited, fresh.epoch, fresh.limit) == (0, 0, None, 9, 180)
     assert fresh.paused == {Pause.BUFFER}
-    fresh.readers = [Reader()]
+    fresh.workers = [Reader()]
     assert fresh.next_commit() == (0, "L1u~7")
 
 

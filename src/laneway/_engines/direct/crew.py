@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 from laneway._core.breaker import BreakerState
 from laneway._core.deferred_keys import DeferredKeys
-from laneway._engines.direct.assignment import Assignment
-from laneway._engines.direct.lease import Lease
 from laneway._engines.direct.member import Member
 from laneway._engines.direct.recovery import Recovery
-from laneway._engines.direct.recreated_logs import Logs
 from laneway._engines.direct.station import Station
 from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
 from laneway._runtime.clients import reading_options
 from laneway._runtime.configure import producers_elsewhere
 from laneway._runtime.feeds import Feeds
 from laneway._runtime.flow import Flow
+from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.partition import Partitions
+from laneway._runtime.rebalance import Rebalance
+from laneway._runtime.recreated_logs import Logs
 from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.topics import feeds_of
+from laneway._runtime.worker_loop import Request, WorkerLoop
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laneway._declare.handler import HandlerSpec
-    from laneway._engines.direct.commits import Commits
     from laneway._engines.direct.station import Hooks
     from laneway._kafka import Place
+    from laneway._runtime.commits import CommitStrategy
     from laneway.events import Event
     from laneway.settings import ClusterSettings, Settings
 
@@ -79,7 +80,7 @@ class Crew:
         note: Callable[[str], None],
         limits: Mapping[Place, int] | None = None,
         hooks: Hooks = ((), ()),
-        commits: Callable[[GroupConsumer], Commits] | None = None,
+        commits: Callable[[GroupConsumer], CommitStrategy] | None = None,
     ) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster.client_options())
@@ -155,7 +156,7 @@ class Crew:
             note=note,
         )
         logs.learn()
-        assignment = Assignment(
+        rebalance = Rebalance(
             stations,
             retry_topics=retry_topics,
             delayed=delayed,
@@ -171,20 +172,26 @@ class Crew:
             note=note,
             limits=limits,
         )
-        membership = GroupConsumer(options, app, assignment, cluster.client_options())
-        assignment.membership = logs.membership = membership
-        assignment.lease = lease
-        assignment.commits = membership if commits is None else commits(membership)
-        self.member = Member(
-            membership,
-            assignment=assignment,
+        consumer = GroupConsumer(options, app, rebalance, cluster.client_options())
+        rebalance.source = logs.source = consumer
+        rebalance.lease = lease
+        rebalance.commits = consumer if commits is None else commits(consumer)
+        self.worker_loop = WorkerLoop(
+            consumer,
+            rebalance=rebalance,
             flow=flow,
             recovery=recovery,
-            stations=stations,
-            sources=self.sources,
+            workers=stations,
+            topics=self.sources,
             retry_source=RetrySource(beside, owned, options, skip_lost=skip_lost),
             monitor=self.monitor,
         )
+        self.member = Member(self.worker_loop)
+
+    @property
+    def owned(self) -> list[Place]:
+        """The partitions of its sources that are ours. Any thread may ask."""
+        return [partition.place for partition in self.worker_loop.partitions.of(self.sources)]
 
     @property
     def is_finished(self) -> bool:
@@ -199,7 +206,7 @@ class Crew:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is read, no call runs and none can begin now."""
-        return self.member.is_holding and all(station.is_quiet for station in self.stations)
+        return self.worker_loop.status().is_holding and all(station.is_quiet for station in self.stations)
 
     def start(self) -> None:
         """Begin."""
@@ -210,7 +217,7 @@ class Crew:
 
     def stop(self) -> None:
         """Read nothing more, and finish what was begun."""
-        self.member.stop()
+        self.worker_loop.request(Request.STOP)
         for station in self.stations:
             station.finish()
 
@@ -253,9 +260,9 @@ class Crew:
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything before these ends is finished, by us or by others of the group."""
-        if not self.member.is_past(ends):
+        if not self.worker_loop.is_past(ends):
             return False
-        ours = self.member.partitions
+        ours = self.worker_loop.partitions
         others = {place: end for place, end in ends.items() if end and place not in ours}
         if others and time.monotonic() - self._asked < _ASK:
             return False

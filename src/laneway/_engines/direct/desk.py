@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._core.copy_index import CopyIndex
 from laneway._core.desk import Desk
 from laneway._core.result import Result
-from laneway._engines.direct.lease import Lease
+from laneway._runtime.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -203,7 +203,7 @@ class DirectEngine:
                 report.was_forced |= not crew.end(lambda: self._stops > max(1, asked))
             self._report(report, is_last=True)
             for crew in crews:
-                report.tally.gaps += crew.member.gaps
+                report.tally.gaps += crew.worker_loop.status().gaps
             self._watch.attend((), None)
             self._hold.attend((), None, None)
             self._crews = []  # clients live as long as somebody holds them

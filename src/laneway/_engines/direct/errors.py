@@ -91,7 +91,7 @@ class ErrorRun:
         patience = max(_FIRST, plan.idle.total_seconds())
         worked = time.monotonic()
         while not is_over():
-            if self._look(crew, plan) or not crew.is_idle or not crew.member.has_joined:
+            if self._look(crew, plan) or not crew.is_idle or not crew.worker_loop.status().has_joined:
                 worked = time.monotonic()
             elif time.monotonic() - worked > patience:
                 self._note(f"no record of {plan.topic.name} came for {in_words(plan.idle)}: the run is over")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laneway._runtime.lifecycle import State
+from laneway._runtime.worker_loop import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ class Hold:
         if on != self._is_on:
             self._is_on = on
             for crew in self._crews:
-                crew.member.pause(on=on)
+                crew.worker_loop.request(Request.PAUSE if on else Request.RESUME)
             if self._errors is not None:
                 self._errors.pause(on=on)
         if not on:

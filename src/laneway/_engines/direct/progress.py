@@ -67,7 +67,7 @@ class Progress:
 
     def look(self) -> None:
         """See where the partitions stand; those that are not ours any more are forgotten."""
-        now, found = time.monotonic(), self._crew.member.views()
+        now, found = time.monotonic(), self._crew.worker_loop.status().partitions
         with self._lock:
             kinds = {place: self._kind(place, view.low, view.delivered) for place, view in found.items()}
             self._marks = {place: self._mark(place, found[place].low, kind, now) for place, kind in kinds.items()}
@@ -81,7 +81,7 @@ class Progress:
 
     def lag(self) -> dict[Place, int]:
         """How many records of our partitions are not finished, in Kafka and here."""
-        ends, found = self._crew.monitor.view.ends, self._crew.member.views()
+        ends, found = self._crew.monitor.view.ends, self._crew.worker_loop.status().partitions
         return {place: max(0, ends[place] - view.low) for place, view in found.items() if place in ends}
 
     def uncommitted(self) -> dict[Place, float]:
@@ -154,7 +154,7 @@ class Progress:
     @staticmethod
     def _is_at(station: Station, partition: int, offset: int) -> bool:
         """Whether it is this handler that has not finished an offset; another one of the topic may be."""
-        end, unfinished = station.progress(partition, offset)
+        end, unfinished = station.progress((station.route.topic.name, partition), offset)
         return end <= offset or offset in unfinished
 
     def _unread(self, place: Place, count: int, seconds: float, after: float) -> Cause:
@@ -168,7 +168,7 @@ class Progress:
         return Cause("unread", f"{wait}; {words or 'the brokers give none'}")
 
     def _paused(self, place: Place) -> AbstractSet[Pause]:
-        partition = self._crew.member.partitions.get(place)
+        partition = self._crew.worker_loop.partitions.get(place)
         return frozenset() if partition is None else partition.paused.copy()
 
 

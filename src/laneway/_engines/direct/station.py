@@ -13,7 +13,7 @@ from laneway._clock import SystemClock
 from laneway._core.call import Call
 from laneway._engines.direct.desk import OwnedDesk
 from laneway._engines.direct.intake import Intake
-from laneway._engines.direct.lease import Lease
+from laneway._runtime.lease import Lease
 from laneway._runtime.runners import EventLoopRunner, ProcessRunner, TableRunner, ThreadRunner
 from laneway.observe import Tally
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from laneway._core.breaker import BreakerState
     from laneway._core.deferred_keys import DeferredKeys
     from laneway._declare.handler import HandlerSpec
+    from laneway._declare.record import Record
+    from laneway._kafka import Place
     from laneway.observe import Event
     from laneway.typing import Sender
 
@@ -96,6 +98,11 @@ class Station:
         self._looked, self._worked = time.monotonic(), 0.0
         self._opening: dict[int, object] = {}
         """Partitions that are ours, which the runner does not know yet."""
+
+    @property
+    def capacity(self) -> int:
+        """How many records it may hold."""
+        return self.route.buffer.records
 
     @property
     def room(self) -> int:
@@ -221,9 +228,13 @@ class Station:
         if not self.route.processes:
             self.order(partial(self.desk.set_lanes, max(1, self.route.lanes) * max(1, partitions)))
 
-    def open(self, partition: int) -> None:
+    def put(self, records: list[Record[Any]]) -> None:
+        """Take records, those of each partition in offset order."""
+        self.intake.put(records)
+
+    def open(self, place: Place) -> None:
         """Take records of a partition from now on; what was read of it before counts no more, and at once."""
-        mark = object()
+        mark, partition = object(), place[1]
         self._opening[partition] = mark
         self.order(lambda: self._opened(partition, mark))
 
@@ -234,17 +245,28 @@ class Station:
         if self._opening.get(partition) is mark:
             del self._opening[partition]
 
-    def release(self, partition: int) -> None:
+    def restart(self, place: Place, epoch: int) -> None:
+        """A log begins again: what was read of it up to *epoch* counts no more."""
+        self.desk.fence(place[1], epoch)
+        self.open(place)
+
+    def release(self, place: Place) -> None:
         """Begin nothing more of a partition."""
-        self.order(lambda: self.desk.release(partition))
+        self.order(lambda: self.desk.release(place[1]))
 
-    def fence(self, partition: int, epoch: int) -> None:
+    def is_drained(self, place: Place) -> bool:
+        """Whether a released partition has no record left that was begun."""
+        # One that was told to finish has dropped what was not begun; when it is over, nothing is under way.
+        return self.is_over or self.desk.is_drained(place[1])
+
+    def fence(self, place: Place, epoch: int) -> None:
         """Let nothing count that was read of a partition up to *epoch*, and forget what is known of it."""
-        self.desk.fence(partition, epoch)
-        self.order(lambda: self.desk.forget(partition))
+        self.desk.fence(place[1], epoch)
+        self.order(lambda: self.desk.forget(place[1]))
 
-    def progress(self, partition: int, start: int) -> tuple[int, list[int]]:
+    def progress(self, place: Place, start: int) -> tuple[int, list[int]]:
         """Up to where a partition was read, and what is unfinished of it. Any thread may ask."""
+        partition = place[1]
         if partition in self._opening:  # the ledger may still be that of another log
             return start, []
         found = self.desk.ledger.snapshot(partition)
@@ -253,9 +275,17 @@ class Station:
             return end, [] if found is None else found[1]
         return (start, []) if found is None else found
 
-    def count(self, partition: int) -> int:
+    def count(self, place: Place) -> int:
         """How many records of a partition are unfinished. Any thread may ask."""
-        return self.desk.ledger.count(partition)
+        return self.desk.ledger.count(place[1])
+
+    def has(self, place: Place) -> bool:
+        """Whether something that was read of a partition may be unfinished."""
+        return bool(self.intake.records or self.count(place))
+
+    def lose(self, count: int) -> None:
+        """So many records were deleted before they could be read."""
+        self.desk.tally.lost += count
 
     def finish(self) -> None:
         """Finish what was begun, and end."""

@@ -226,7 +226,7 @@ class Watch:
             "written": datetime.now(UTC).isoformat(),
         }
         for crew, progress in self._crews:
-            for topic, partition in sorted(crew.member.owned):
+            for topic, partition in sorted(crew.owned):
                 said["owned"].setdefault(topic, []).append(partition)
             for (topic, partition), lag in sorted(progress.lag().items()):
                 said["lag"].setdefault(topic, {})[str(partition)] = lag
@@ -248,16 +248,16 @@ _Found = tuple[Level, str, str, str, float | None]
 
 
 def _found_of_member(crew: Crew, where: str, now: float) -> Iterator[_Found]:
-    member, limit = crew.member, crew.cluster.consumer.max_poll_interval.total_seconds() / 3
+    status, limit = crew.worker_loop.status(), crew.cluster.consumer.max_poll_interval.total_seconds() / 3
     session = crew.cluster.consumer.session_timeout
-    silent = now - member.polled
-    if silent > limit and not member.is_over:
+    silent = now - status.polled
+    if silent > limit and not crew.member.is_over:
         words = f"nothing was asked of the brokers at {where} for {lasting(silent)}; the group may give us up"
         yield (Level.CRITICAL, "not-polling", where, words, silent)
-    if member.owned:
+    if crew.owned:
         return
     killed = f"those of a member that was killed come after its session time-out ({in_words(session)})"
-    if not member.has_joined:
+    if not status.has_joined:
         words = f"it waits for the group to give it partitions; {killed}"
         yield (Level.WARNING, "no-partitions", where, words, None)
     else:

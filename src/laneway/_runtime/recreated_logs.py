@@ -11,12 +11,13 @@ from laneway._runtime.recreated import as_loss, describe, differs, is_of_another
 from laneway.errors import AdminError, DataLossError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from laneway._engines.direct.station import Station
-    from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place, TopicIds
+    from laneway._kafka import Admin, OffsetAndMetadata, Place, TopicIds
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partitions
+    from laneway._runtime.worker_loop import RecordSource
 
 __all__ = ["Logs"]
 
@@ -28,10 +29,10 @@ class Logs:
     """Recognises logs that are not those that were read, and begins them from their start or ends the run.
 
     A topic that is deleted and recreated keeps its name, but not its id. So ids are asked for before each commit, and
-    stand in its metadata. The member's thread calls it.
+    stand in its metadata. The loop's thread calls it.
 
     Args:
-        stations: topic, of retries too, to the stations that read it.
+        workers: topic, of retries too, to those of the handlers that read it.
         monitor: told of sources that were recreated.
         partitions: those that are ours.
         admin: asks the cluster.
@@ -43,7 +44,7 @@ class Logs:
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
-        stations: Mapping[str, list[Station]],
+        workers: Mapping[str, Sequence[HandlerWorker]],
         *,
         monitor: BrokerMonitor,
         partitions: Partitions,
@@ -53,7 +54,7 @@ class Logs:
         skip_lost: bool,
         note: Callable[[str], None],
     ) -> None:
-        self._stations = stations
+        self._workers = workers
         self._monitor = monitor
         self._partitions = partitions
         self._admin = admin
@@ -61,7 +62,7 @@ class Logs:
         self._start = start
         self._skip_lost = skip_lost
         self._note = note
-        self.membership: GroupConsumer
+        self.source: RecordSource
         self._ids: dict[str, str] = {}
         """Topic to its id, when last looked at."""
         self._asked: TopicIds | None = None
@@ -178,14 +179,14 @@ class Logs:
         at = owned.position
         if 0 <= offset != at:
             # Said of before the partition was begun again, or past offsets without a record: it is said once more.
-            self.membership.seek(place, at)
+            self.source.seek(place, at)
             return
         try:
             if topic in self._compare(self._asked_ids({topic} & self._sources, _SHORT)):
                 return
             low, high = self._admin.bounds(*place, _SHORT)
         except BrokerUnavailableError:
-            self.membership.seek(place, at)  # whoever answers then says once more that it is gone
+            self.source.seek(place, at)  # whoever answers then says once more that it is gone
             return
         # The start of a log only grows: one that begins below is another one, even if it has grown past us by now.
         if low <= at:
@@ -202,7 +203,7 @@ class Logs:
             self._note(f"{told}: it is read from there on")
             self.lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
             owned.reached = low
-        self.membership.seek(place, low)
+        self.source.seek(place, low)
 
     def _compare(self, ids: Mapping[str, str], leaving: Iterable[Place] = ()) -> set[str]:
         """Act on topics whose ids are not those under which they are read; gives them."""
@@ -229,7 +230,7 @@ class Logs:
             self._restart(topic, places)
             self.ends |= {place: ends[place] for place in places}
             for place in places if not leaving else ():
-                self.membership.seek(place, 0)
+                self.source.seek(place, 0)
             found.add(topic)
         return found
 
@@ -290,10 +291,7 @@ class Logs:
                     owned.paused.discard(Pause.RECREATED)
                 continue
             self._deleted.add(topic)
-            is_busy = any(
-                station.intake.records or any(station.desk.ledger.count(partition) for _, partition in places)
-                for station in self._stations[topic]
-            )
+            is_busy = any(worker.has(place) for worker in self._workers[topic] for place in places)
             if self._skip_lost and is_busy:
                 continue  # what was read of the old one is finished first: it is nowhere else
             for place in places:
@@ -309,29 +307,26 @@ class Logs:
 
     def lose(self, topic: str, count: int) -> None:
         """So many records were deleted before they could be read."""
-        self._stations[topic][0].desk.tally.lost += count
+        self._workers[topic][0].lose(count)
 
     def _is_deleted(self, places: list[Place]) -> bool:
         """Whether a topic was really deleted: what was committed of it is gone then, too.
 
         A broker that has only just come back may say that a topic is not there, or shorter than it is.
         """
-        known = self.membership.known(places, _SHORT)
+        known = self.source.known(places, _SHORT)
         return any(place not in known for place in places)
 
     def _begin_log(self, place: Place, start: int) -> None:
         """What is known of the old log, and results that are still to come, say nothing about the new one."""
-        topic, partition = place
-        for station in self._stations[topic]:
-            station.desk.fence(partition, self.membership.epoch)
-            station.open(partition)
-        self.membership.epoch += 1
+        for worker in self._workers[place[0]]:
+            worker.restart(place, self.source.epoch)
+        self.source.epoch += 1
         fresh = self._partitions[place].restarted(
-            start, word=marker_at(None), topic_id=self.id_of(topic), epoch=self.membership.epoch
+            start, word=marker_at(None), topic_id=self.id_of(place[0]), epoch=self.source.epoch
         )  # fmt: skip
         self._partitions.begin(fresh)
 
     def _fence(self, place: Place) -> None:
-        topic, partition = place
-        for station in self._stations[topic]:
-            station.fence(partition, self.membership.epoch)
+        for worker in self._workers[place[0]]:
+            worker.fence(place, self.source.epoch)

@@ -8,27 +8,26 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
 
 from laneway import Buffer, Topic
 from laneway._core.breaker import BreakerState
 from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.finished_map import CLEAN, decode_finished
-from laneway._engines.direct import assignment as _assignment
-from laneway._engines.direct import member as _member
-from laneway._engines.direct.assignment import Assignment
-from laneway._engines.direct.lease import Lease
-from laneway._engines.direct.member import Member
-from laneway._engines.direct.recovery import Recovery
-from laneway._engines.direct.recreated_logs import Logs
 from laneway._engines.direct.station import Station
-from laneway._kafka import GroupConsumer
-from laneway._kafka import group_consumer as _membership
+from laneway._kafka import BrokerUnavailableError, FencedError
+from laneway._runtime import rebalance as _rebalance
 from laneway._runtime import retry_source as _retry_source
+from laneway._runtime import worker_loop as _worker_loop
 from laneway._runtime.flow import Flow
+from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import BrokerView
 from laneway._runtime.partition import Partitions, Pause
+from laneway._runtime.rebalance import Rebalance
+from laneway._runtime.recreated_logs import Logs
 from laneway._runtime.retry_source import RetrySource
+from laneway._runtime.worker_loop import Request, WorkerLoop
+from laneway.testing._consumer import FakeConsumer
+from laneway.testing._log import Entry
 from support.consumers import FakeAssigned
 from support.core import FakeSender, SleepingClock, make_route
 
@@ -38,111 +37,65 @@ ENDLESS = 10**9
 RETRY = "orders.billing.retry.1"
 
 
-class Row:
-    """A message as librdkafka gives it."""
+class EndlessLog:
+    """A log that holds a record at each offset before its end, which a test moves."""
 
-    def __init__(self, topic, partition, offset):
-        self.topic, self.partition, self.offset = (lambda: topic), (lambda: partition), (lambda: offset)
+    def __init__(self, end=ENDLESS):
+        self.start, self.end = 0, end
 
-    def error(self):
-        return None
-
-    def key(self):
-        return b"key"
-
-    def value(self):
-        return b"value"
-
-    def headers(self):
-        return None
-
-    def timestamp(self):
-        return (1, 1_700_000_000_000)
+    def read(self, start, most):
+        return [Entry(0, at, 1, b"key", b"value", ()) for at in range(start, min(start + most, self.end))]
 
 
-class Consumer:
-    """librdkafka's consumer: gives what its logs hold, and writes down what is asked of it, and when."""
+class Consumer(FakeConsumer):
+    """Writes down what is asked of it, and when."""
 
-    def __init__(self, clock, places):
+    def __init__(self, places, owner, clock):
         self._clock = clock
-        self._places = places
-        self._next = {}
-        self._paused = set()
-        self._waiting = []
-        self.ends = dict.fromkeys(places, ENDLESS)
-        self.is_silent = False
-        """Whether commits are not answered."""
-        self.id = "member-1"
-        self.error = None
-        """What commits are answered with."""
-        self.polls, self.pauses, self.resumes, self.commits, self.last_commits = [], [], [], [], []
+        committed = dict.fromkeys([*places, *((RETRY, partition) for partition in range(2))], (0, CLEAN))
+        super().__init__({place: EndlessLog() for place in places}, owner, clock=clock, committed=committed)
+        self.polls, self.pauses, self.resumes, self.commits = [], [], [], []
+        self.assign(places)
 
-    def subscribe(self, topics, on_assign, **rest):
-        self._on_assign = on_assign
+    @property
+    def ends(self):
+        return {place: log.end for place, log in self._logs.items()}
 
-    def incremental_assign(self, parts):
-        self._next |= {(part.topic, part.partition): part.offset for part in parts}
+    @ends.setter
+    def ends(self, ends):
+        self._logs |= {place: EndlessLog(end) for place, end in ends.items()}
 
-    def committed(self, parts, timeout):
-        return [TopicPartition(part.topic, part.partition, 0, CLEAN) for part in parts]
-
-    def poll(self, timeout):
+    def read(self, most, timeout):
         self.polls.append(self._clock.now)
-        if self._places:
-            coming, self._places = self._places, []
-            self._on_assign(self, [TopicPartition(*place) for place in coming])
-        if self._waiting and not self.is_silent:
-            self.on_commit(self.error, self._waiting.pop())
-        found = self._given(1)
-        self._clock.sleep(0.001 if found else timeout)
-        return found[0] if found else None
+        found = super().read(most, timeout)
+        self._clock.sleep(0.001 if found else 0)
+        return found
 
-    def consume(self, most, timeout):
-        return self._given(most)
+    def pause(self, places):
+        if places:
+            self.pauses.append(sorted(places))
+        super().pause(places)
 
-    def _given(self, most):
-        for place, at in sorted(self._next.items(), key=lambda entry: entry[1]):
-            end = min(at + most, self.ends[place])
-            if place not in self._paused and at < end:
-                self._next[place] = end
-                return [Row(*place, offset) for offset in range(at, end)]
-        return []
+    def resume(self, places):
+        if places:
+            self.resumes.append(sorted(places))
+        super().resume(places)
 
-    def pause(self, parts):
-        self.pauses.append(sorted((part.topic, part.partition) for part in parts))
-        self._paused.update(self.pauses[-1])
-
-    def resume(self, parts):
-        self.resumes.append(sorted((part.topic, part.partition) for part in parts))
-        self._paused.difference_update(self.resumes[-1])
-
-    def commit(self, offsets, asynchronous):
-        said = {(part.topic, part.partition): part.offset for part in offsets}
-        (self.commits if asynchronous else self.last_commits).append((self._clock.now, said))
-        if asynchronous:
-            self._waiting.append(offsets)
-
-    def incremental_unassign(self, parts):
-        for part in parts:
-            self._next.pop((part.topic, part.partition), None)
-
-    def memberid(self):
-        return self.id
-
-    def close(self):
-        pass
+    def commit_soon(self, offsets):
+        is_sent = super().commit_soon(offsets)
+        if is_sent:
+            self.commits.append((self._clock.now, {place: at for place, (at, _) in offsets.items()}))
+        return is_sent
 
 
 class Scene:
-    """A member of a group with one station for each topic, whose handler finishes records when it is told to."""
+    """A loop with one worker for each topic, whose handler finishes records when a test says so."""
 
     def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100, limits=None, retries=False):
         self.clock = clock = SleepingClock()
-        for module in (_member, _assignment, _membership):
+        for module in (_worker_loop, _rebalance):
             monkeypatch.setattr(module, "time", clock)
         self.places = [(topic, partition) for topic in topics for partition in range(partitions)]
-        self.consumer = Consumer(clock, self.places)
-        monkeypatch.setattr(_membership, "Consumer", self._made)
         retry_topics = {topics[0]: [RETRY]} if retries else {}
         stations = {topic: [_station(topic, records)] for topic in [*topics, *([RETRY] if retries else [])]}
         self.partitions = Partitions()
@@ -151,38 +104,33 @@ class Scene:
         self.retry_source = RetrySource([RETRY] if retries else [], self.partitions, {}, skip_lost=True)
         self.readers = []
         self.monitor = SimpleNamespace(view=BrokerView(), recreated=deque())
-        recovery = Recovery("billing", stations, admin=None, options={})
+        recovery = SimpleNamespace(is_idle=True, begin=lambda *_, **__: [], end=lambda *_: None, done=list)
         logs = Logs(
             stations, monitor=None, partitions=self.partitions, admin=None, sources=(), start={}, skip_lost=False,
             note=lambda text: None,
         )  # fmt: skip
-        assignment = Assignment(
+        rebalance = Rebalance(
             stations, retry_topics=retry_topics, delayed=(),
             partitions=self.partitions, flow=self.flow, recovery=recovery, logs=logs, admin=None,
             start={}, limits=limits, budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
         )  # fmt: skip
-        membership = GroupConsumer({}, "billing", assignment)
-        assignment.membership = assignment.commits = logs.membership = membership
+        self.consumer = Consumer(self.places, rebalance, clock)
+        rebalance.source = rebalance.commits = logs.source = self.consumer
         monkeypatch.setattr(Lease, "now", staticmethod(clock.monotonic))
-        self.lease = assignment.lease = Lease(10.0)
-        self.member = Member(
-            membership, assignment=assignment, flow=self.flow, recovery=recovery, stations=stations,
-            sources=list(topics), retry_source=self.retry_source, monitor=self.monitor,
+        self.lease = rebalance.lease = Lease(10.0)
+        self.loop = WorkerLoop(
+            self.consumer, rebalance=rebalance, flow=self.flow, recovery=recovery, workers=stations,
+            topics=list(topics), retry_source=self.retry_source, monitor=self.monitor,
         )  # fmt: skip
-        membership.subscribe(topics)
         self.stations = SimpleNamespace(**{topic: found for topic, (found,) in stations.items() if topic != RETRY})
         self.retry_station = stations[RETRY][0] if retries else None
 
     @property
     def delivered(self):
-        return {place: view.delivered for place, view in self.member.views().items()}
+        return {place: view.delivered for place, view in self.loop.status().partitions.items()}
 
     def paused(self, reason):
         return {place for place, partition in self.partitions.items() if reason in partition.paused}
-
-    def _made(self, options):
-        self.consumer.on_commit = options["on_commit"]
-        return self.consumer
 
     def _reader_made(self, options, *, skip_lost):
         self.readers.append(FakeAssigned(dict.fromkeys(range(2), range(ENDLESS))))
@@ -194,10 +142,10 @@ class Scene:
         self.monitor.view = BrokerView(due=due)
 
     def run(self, seconds, *, every=0.0, work=lambda: None):
-        """So many seconds of the member's life, in which something is done again and again."""
+        """So many seconds of the loop's life, in which something is done again and again."""
         until, due = self.clock.now + seconds, self.clock.now + every
         while self.clock.now < until:
-            self.member._turn()
+            self.loop.step()
             if self.clock.now >= due:
                 due = self.clock.now + every
                 work()
@@ -286,11 +234,11 @@ def test_a_pause_that_is_asked_for_holds_everything_until_it_is_over(scene):
     """One pause of what may be read, and one resume."""
     made = scene()
     made.run(1, every=0.1, work=made.finish)
-    made.member.pause(on=True)
+    made.loop.request(Request.PAUSE)
     made.run(10, every=0.1, work=made.finish)
     assert made.consumer.pauses == [made.places]
-    assert made.member.is_holding
-    made.member.pause(on=False)
+    assert made.loop.status().is_holding
+    made.loop.request(Request.RESUME)
     made.run(1, every=0.1, work=made.finish)
 
     assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [made.places])
@@ -309,7 +257,7 @@ def test_retries_are_read_while_the_source_is_full(scene):
 
     assert made.retry_station.intake.records == 14
     assert {made.delivered[RETRY, partition] for partition in range(2)} == {7}
-    assert made.member.gaps == 0
+    assert made.loop.status().gaps == 0
 
 
 def test_retries_wait_for_room_of_their_own(scene):
@@ -330,12 +278,12 @@ def test_a_pause_holds_retries_too(scene):
     """Nothing is read at all."""
     made = scene(retries=True)
     made.run(0.1)
-    made.member.pause(on=True)
+    made.loop.request(Request.PAUSE)
     made.run(0.1)
     made.is_due(7)
     made.run(1)
     assert made.retry_station.intake.records == 0
-    made.member.pause(on=False)
+    made.loop.request(Request.RESUME)
     made.run(0.2)
     assert made.retry_station.intake.records == 14
 
@@ -360,7 +308,7 @@ def test_records_that_wait_for_a_connection_are_looked_for_often(scene):
     made.is_due(9)
     count = len(made.consumer.polls)
     made.run(0.1)
-    assert len(made.consumer.polls) - count > 10
+    assert len(made.consumer.polls) - count > 8
 
 
 def test_retries_wait_while_commits_can_tell_of_no_more(scene):
@@ -419,8 +367,8 @@ def test_a_partition_is_held_between_two_looks(scene):
     odd, _ = made.places
     made.consumer.ends = {odd: 100_000, made.places[1]: 0}
     for _ in range(40):
-        made.member._tended = made.clock.now  # the next look is far away
-        made.member._turn()
+        made.loop._tended = made.clock.now  # the next look is far away
+        made.loop.step()
     assert made.delivered[odd] < 24_000
     assert made.consumer.pauses == [[odd]]
 
@@ -454,17 +402,17 @@ def test_calls_begin_again_when_the_group_has_taken_a_commit(scene):
     assert made.lease.is_valid
 
 
-@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REQUEST_TIMED_OUT])
-def test_a_group_that_does_not_take_the_commit_is_asked_again(scene, code):
+@pytest.mark.parametrize("error", [FencedError, BrokerUnavailableError])
+def test_a_group_that_does_not_take_the_commit_is_asked_again(scene, error):
     """Until it takes one, or has said what is lost: then nothing is left to ask for."""
     made = scene()
     stopped(made)
-    made.consumer.error = KafkaError(code)
+    made.consumer.trouble = error("planted")
     made.run(5)
     assert not made.lease.is_valid
     assert len(made.consumer.commits) > 5
 
-    made.member._membership._on_lost(made.consumer, [TopicPartition(*place) for place in made.places])
+    made.consumer.lose(made.places)
     made.run(0.2)
     assert made.lease.is_valid
 
@@ -473,7 +421,7 @@ def test_one_who_is_no_member_commits_nothing(scene):
     """Without an identity a client may commit to a group that is empty by now, and take its offsets back."""
     made = scene()
     stopped(made)
-    made.consumer.id = ""
+    made.consumer.is_member = False
     made.run(5)
     assert (made.consumer.commits, made.lease.is_valid) == ([], False)
 
@@ -552,21 +500,18 @@ def test_polls_are_never_far_apart(scene, situation):
     """A third of max_poll_interval is the most between two of them, whatever the handlers and the user do."""
     made = scene()
     end, worked = made.clock.now + 60, [made.clock.now]
+    requests = {"paused": Request.PAUSE, "stopping": Request.STOP}
 
     def moved():
         if situation.startswith("room") and made.clock.now > worked[0] + 0.49:
             worked[0] = made.clock.now
             made.finish(1)
-        if made.clock.now > end:
-            made.member._is_over = True
 
     made.clock.moved = moved
-    made.member.pause(on=situation == "paused")
-    if situation == "stopping":
-        made.member.stop()
-    made.member._work()
+    if situation in requests:
+        made.loop.request(requests[situation])
+    made.loop.run(lambda: made.clock.now > end)
 
-    assert made.member.error is None
     assert made.consumer.polls[-1] > end - 1
     assert max(after - before for before, after in pairwise(made.consumer.polls)) < SHORTEST_INTERVAL / 3
 
@@ -607,8 +552,9 @@ def test_a_partition_that_comes_to_a_held_topic_is_not_read(scene):
     made.consumer.ends |= dict.fromkeys(made.places[2:], 0)
     made.run(1)
     assert made.consumer.pauses == [made.places[:2]]
-    made.consumer._places = [("orders", 2)]
-    made.consumer.ends["orders", 2] = ENDLESS
+    made.consumer.ends |= {("orders", 2): ENDLESS}
+    made.consumer.committed["orders", 2] = (0, CLEAN)
+    made.consumer.assign([("orders", 2)])
     made.run(5)
     assert made.stations.orders.intake.records <= 100
 
@@ -618,7 +564,7 @@ def test_large_records_do_not_thrash(scene):
     made = scene(records=20_000)
     station = made.stations.orders
     object.__setattr__(station.route, "buffer", Buffer(records=20_000, size=8 * 100))
-    made.consumer._given, given = (lambda most: given(min(most, 1))), made.consumer._given
+    made.consumer.read, read = (lambda most, timeout: read(1, timeout)), made.consumer.read
     made.run(40, every=1.0, work=lambda: made.finish(1))
     assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [])
 
@@ -636,12 +582,12 @@ def test_a_partition_that_comes_back_has_not_reached_its_limit(scene):
     place = made.places[0]
     made.run(1)
     assert made.delivered[place] == 10
-    made.member._membership._on_revoke(made.consumer, [TopicPartition(*place)])
-    made.member.pause(on=True)
+    made.consumer.revoke([place])
+    made.loop.request(Request.PAUSE)
     made.run(0.1)
-    made.consumer._places = [place]
+    made.consumer.assign([place])
     made.run(0.1)
-    made.member.pause(on=False)
+    made.loop.request(Request.RESUME)
     made.finish()
     made.run(1)
     assert made.delivered[place] == 10

@@ -1,4 +1,4 @@
-"""Assignment: the partitions that the group gives and takes. Called inside reads, on the member's thread."""
+"""Rebalance: the partitions that the group gives and takes. Called inside reads, on the loop's thread."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from laneway._core.commit_markers import UNDER_WAY
 from laneway._core.finished_map import CLEAN, NEW, decode_finished, is_clean
-from laneway._engines.direct.lease import Lease
 from laneway._kafka import BrokerUnavailableError, FencedError
+from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partition, Pause, marker_at
 from laneway._runtime.recreated import size_at_start
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
@@ -18,16 +18,16 @@ from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevok
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from laneway._engines.direct.commits import Commits
-    from laneway._engines.direct.recovery import Recovery
-    from laneway._engines.direct.recreated_logs import Logs
-    from laneway._engines.direct.station import Station
-    from laneway._kafka import Admin, GroupConsumer, OffsetAndMetadata, Place
+    from laneway._kafka import Admin, OffsetAndMetadata, Place
+    from laneway._runtime.commits import CommitStrategy
     from laneway._runtime.flow import Flow
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.partition import Partitions
+    from laneway._runtime.recreated_logs import Logs
+    from laneway._runtime.worker_loop import RecordSource, Recovery
     from laneway.events import Event
 
-__all__ = ["Assignment"]
+__all__ = ["Rebalance"]
 
 T = TypeVar("T")
 
@@ -36,11 +36,11 @@ _SHORT = 1.0  # seconds to wait for an answer outside of a callback, where the g
 _LOOK = 0.002  # seconds between looks at what is being finished
 
 
-class Assignment:
+class Rebalance:
     """Sees to it that a partition has one owner: begins where the last one ended, ends where the next one begins.
 
     Args:
-        stations: topic, of retries too, to the stations that read it.
+        workers: topic, of retries too, to those of the handlers that read it.
         retry_topics: source to its retry topics.
         delayed: sources whose records wait until they are old; they are read as retry topics are.
         partitions: those that are ours.
@@ -58,7 +58,7 @@ class Assignment:
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
-        stations: Mapping[str, list[Station]],
+        workers: Mapping[str, Sequence[HandlerWorker]],
         *,
         retry_topics: Mapping[str, Sequence[str]],
         delayed: Collection[str],
@@ -74,7 +74,7 @@ class Assignment:
         note: Callable[[str], None],
         limits: Mapping[Place, int] | None = None,
     ) -> None:
-        self._stations = stations
+        self._workers = workers
         self._retry_topics = retry_topics
         self._delayed = delayed
         self.partitions = partitions
@@ -92,8 +92,8 @@ class Assignment:
         self._tell = tell
         self._note = note
         self.lease = Lease(float("inf"))
-        self.membership: GroupConsumer
-        self.commits: Commits
+        self.source: RecordSource
+        self.commits: CommitStrategy
         self._had: set[str] = set()
         """Topics of which we had partitions."""
         self._sizes: dict[str, int] = {}
@@ -134,9 +134,9 @@ class Assignment:
         """Finish what was begun of these partitions, commit it, and let go of them."""
         everything = self._with_retries(places)
         deadline = time.monotonic() + self._budget
-        for topic, partition in everything:
-            for station in self._stations[topic]:
-                station.release(partition)
+        for place in everything:
+            for worker in self._workers[place[0]]:
+                worker.release(place)
         while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
             self.lease.renew()  # the client goes on in the background, and calls that end now are to count
             time.sleep(_LOOK)
@@ -208,7 +208,7 @@ class Assignment:
 
     def _known(self, places: list[Place]) -> dict[Place, OffsetAndMetadata]:
         """What was committed."""
-        return self._answered(lambda: self.membership.known(places, _ANSWER)) if places else {}
+        return self._answered(lambda: self.source.known(places, _ANSWER)) if places else {}
 
     def _settle_topics(self, places: list[Place]) -> None:
         """Learn how many partitions the topics had when the group began to read them."""
@@ -247,12 +247,12 @@ class Assignment:
                 word = f"{NEW}{self._sizes[place[0]]}" if found is None and self._is_first(place) else UNDER_WAY
                 owned = Partition(
                     place,
-                    self._stations[place[0]],
+                    self._workers[place[0]],
                     starts[place],
                     known=found,
                     word=marker_at(found, word),
                     topic_id=self.logs.id_of(place[0]),
-                    epoch=self.membership.epoch,
+                    epoch=self.source.epoch,
                     limit=self._limits.get(place, 0) if self._limits is not None and place[0] == source else None,
                 )
                 finished = None if found is None else decode_finished(*found)
@@ -261,8 +261,8 @@ class Assignment:
                     owned.inherited = finished
                 self._flow.begin(owned)
                 self.partitions.begin(owned)
-                for station in self._stations[place[0]]:
-                    station.open(partition)
+                for worker in self._workers[place[0]]:
+                    worker.open(place)
             if not all(is_clean(known.get(place, (0, CLEAN))[1]) for place in places):
                 unclean.append(partition)
         since = {place: (starts[place], self.partitions[place].since) for place in starts if place in self.partitions}
@@ -295,12 +295,7 @@ class Assignment:
                 time.sleep(0.05)
 
     def _is_drained(self, places: Iterable[Place]) -> bool:
-        # A station that was told to finish has dropped what was not begun; when it is over, nothing is under way.
-        return all(
-            station.is_over or station.desk.is_drained(part)
-            for topic, part in places
-            for station in self._stations[topic]
-        )
+        return all(worker.is_drained(place) for place in places for worker in self._workers[place[0]])
 
     def _commit_last(self, places: list[Place], deadline: float) -> None:
         self.logs.look(places)
@@ -310,8 +305,8 @@ class Assignment:
         for source, partition in places:
             self._recovery.end(source, partition)
         for place in self._with_retries(places):
-            for station in self._stations[place[0]]:
-                station.fence(place[1], self.membership.epoch)
+            for worker in self._workers[place[0]]:
+                worker.fence(place, self.source.epoch)
             self.logs.leave(place)
             self.partitions.end(place)
 

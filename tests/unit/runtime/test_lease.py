@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laneway._engines.direct.lease import Lease
+from laneway._runtime.lease import Lease
 from support.core import FakeClock
 
 

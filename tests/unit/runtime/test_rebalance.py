@@ -16,15 +16,15 @@ from laneway._core.call import Call
 from laneway._core.commit_markers import since_of
 from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
-from laneway._engines.direct import assignment as _assignment
-from laneway._engines.direct.assignment import Assignment
 from laneway._engines.direct.recovery import Recovery
-from laneway._engines.direct.recreated_logs import Logs
 from laneway._engines.direct.station import Station
 from laneway._kafka import BrokerUnavailableError, GroupConsumer
-from laneway._kafka import group_consumer as _membership
+from laneway._kafka import group_consumer as _group_consumer
+from laneway._runtime import rebalance as _rebalance
 from laneway._runtime.flow import Flow
 from laneway._runtime.partition import Partitions, Pause
+from laneway._runtime.rebalance import Rebalance
+from laneway._runtime.recreated_logs import Logs
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
 from support.core import FakeSender, SleepingClock, make_record, make_route
@@ -76,9 +76,9 @@ class Scene:
 
     def __init__(self, monkeypatch, function=None, *, is_forgiving=False, committed=(0, CLEAN), topic_id=""):
         self.clock = SleepingClock()
-        monkeypatch.setattr(_assignment, "time", self.clock)
+        monkeypatch.setattr(_rebalance, "time", self.clock)
         self.consumer = Consumer(self.clock, committed)
-        monkeypatch.setattr(_membership, "Consumer", lambda options: self.consumer)
+        monkeypatch.setattr(_group_consumer, "Consumer", lambda options: self.consumer)
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
         self.station = Station(
             self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None, lock=threading.Lock(),
@@ -102,15 +102,15 @@ class Scene:
             partitions=self.partitions, admin=admin, sources=[TOPIC], start={},
             skip_lost=is_forgiving, note=self.notes.append,
         )  # fmt: skip
-        self.assignment = Assignment(
+        self.rebalance = Rebalance(
             stations, retry_topics={}, delayed=(), partitions=self.partitions,
             flow=Flow(self.partitions, stations, [TOPIC]),
             recovery=Recovery("billing", stations, admin=None, options={}), logs=self.logs, admin=admin, start={},
             budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
         )  # fmt: skip
-        self.membership = GroupConsumer({}, "billing", self.assignment)
-        self.membership.subscribe([TOPIC])
-        self.assignment.membership = self.assignment.commits = self.logs.membership = self.membership
+        self.group = GroupConsumer({}, "billing", self.rebalance)
+        self.group.subscribe([TOPIC])
+        self.rebalance.source = self.rebalance.commits = self.logs.source = self.group
 
     def _answer(self):
         if self.bounds is None:
@@ -119,8 +119,8 @@ class Scene:
 
     def assign(self):
         """As librdkafka does, inside a read; what it commits is the sign that we are at work."""
-        self.membership._on_assign(self.consumer, [TopicPartition(*PLACE)])
-        self.assignment.settle_in()
+        self.group._on_assign(self.consumer, [TopicPartition(*PLACE)])
+        self.rebalance.settle_in()
         self.consumer.commits.clear()
 
     @property
@@ -131,17 +131,17 @@ class Scene:
     def revoke(self):
         """Give the partition back, and say how long that took."""
         began = self.clock.now
-        self.membership._on_revoke(self.consumer, [TopicPartition(*PLACE)])
+        self.group._on_revoke(self.consumer, [TopicPartition(*PLACE)])
         return self.clock.now - began
 
     def lose(self):
-        self.membership._on_lost(self.consumer, [TopicPartition(*PLACE)])
+        self.group._on_lost(self.consumer, [TopicPartition(*PLACE)])
 
     def read(self, offsets):
         """Let records reach the handler, each of a key of its own."""
         records = [make_record(offset, b"key-%d" % offset) for offset in offsets]
         for record in records:
-            record.epoch = self.membership.epoch
+            record.epoch = self.group.epoch
         self.partitions[PLACE].delivered = records[-1].offset + 1
         self.desk.admit(records)
 
@@ -231,7 +231,7 @@ def test_a_member_that_leaves_waits_for_no_call(scene):
     made.read(range(10))
     first, _hanging = made.begin(2)
     made.end(first)
-    made.assignment.is_leaving = True
+    made.rebalance.is_leaving = True
 
     assert made.revoke() == 0
     assert [offset for offset, _ in made.consumer.commits] == [1]
@@ -337,11 +337,11 @@ def at_100(scene, **rest):
 def test_a_loss_ends_the_run_by_default(scene, bounds, told):
     """Records that were deleted, a topic that was recreated, and a log that was cut short: nothing is passed over."""
     made = at_100(scene)
-    made.bounds, epoch = bounds, made.membership.epoch
+    made.bounds, epoch = bounds, made.group.epoch
     with pytest.raises(DataLossError, match=f"{told}.*on_data_loss: continue"):
-        made.assignment.out_of_range(PLACE, made.position)
+        made.rebalance.out_of_range(PLACE, made.position)
 
-    assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([], epoch, 0)
+    assert (made.seeks, made.group.epoch, made.desk.tally.lost) == ([], epoch, 0)
 
 
 def test_a_run_that_ends_because_of_deleted_records_commits_nothing_past_them(scene):
@@ -349,7 +349,7 @@ def test_a_run_that_ends_because_of_deleted_records_commits_nothing_past_them(sc
     made = at_100(scene)
     made.bounds = (150, 200)
     with pytest.raises(DataLossError):
-        made.assignment.out_of_range(PLACE, made.position)
+        made.rebalance.out_of_range(PLACE, made.position)
     made.end(*made.late)
     made.revoke()
 
@@ -360,7 +360,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     """What was read before is finished as ever, and what is left is read from its first record on."""
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
     assert (made.seeks, made.desk.tally.lost) == ([150], 50)
     assert made.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
 
@@ -376,7 +376,7 @@ def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
     made = at_100(scene, is_forgiving=True)
     made.partitions[PLACE].reached = 120
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
 
     assert made.desk.tally.lost == 30
 
@@ -387,10 +387,10 @@ def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
 def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, bounds):
     """All that is there, also what was handled before the log was cut short; late results of the old log are void."""
     made = at_100(scene, is_forgiving=True)
-    made.bounds, epoch = bounds, made.membership.epoch
+    made.bounds, epoch = bounds, made.group.epoch
     low, high = bounds
-    made.assignment.out_of_range(PLACE, made.position)
-    assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([low], epoch + 1, 0)
+    made.rebalance.out_of_range(PLACE, made.position)
+    assert (made.seeks, made.group.epoch, made.desk.tally.lost) == ([low], epoch + 1, 0)
     [note] = made.notes
     assert note.endswith(f"orders[0] is at offset 100, its log ends at {high}; it is read from its start")
     made.desk.tick()
@@ -407,9 +407,9 @@ def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, 
 def test_a_log_that_has_grown_past_our_offset_since_is_another_one(scene):
     """Recreated, or cut short and written on: it is read from its first record, and nothing is counted as deleted."""
     made = at_100(scene, is_forgiving=True)
-    made.bounds, epoch = (0, 150), made.membership.epoch
-    made.assignment.out_of_range(PLACE, made.position)
-    assert (made.seeks, made.membership.epoch, made.desk.tally.lost) == ([0], epoch + 1, 0)
+    made.bounds, epoch = (0, 150), made.group.epoch
+    made.rebalance.out_of_range(PLACE, made.position)
+    assert (made.seeks, made.group.epoch, made.desk.tally.lost) == ([0], epoch + 1, 0)
     made.read(range(150))
     made.end(*made.late)
     made.work_off()
@@ -422,7 +422,7 @@ def test_what_a_former_owner_had_finished_of_the_old_log_says_nothing_of_the_new
     made = scene(is_forgiving=True, committed=(100, "L1rAgM"))
     assert made.partitions[PLACE].inherited is not None
     made.bounds = (0, 30)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
 
     assert made.partitions[PLACE].inherited is None
 
@@ -431,10 +431,10 @@ def test_a_partition_that_is_held_stays_so_at_its_new_offset(scene):
     """A station that is full is full, wherever the log begins."""
     made = at_100(scene, is_forgiving=True)
     made.partitions[PLACE].paused.add(Pause.BUFFER)
-    made.membership.apply_pauses()
+    made.group.apply_pauses()
     made.consumer.paused.clear()
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
 
     assert [(part.topic, part.partition) for part in made.consumer.paused] == [PLACE]
 
@@ -444,7 +444,7 @@ def test_a_broker_that_is_away_decides_nothing(scene, is_forgiving):
     """The same offset is asked for again; whoever answers then says once more whether it is gone."""
     made = at_100(scene, is_forgiving=is_forgiving)
     made.bounds = None
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
 
     assert (made.seeks, made.notes, made.desk.tally.lost) == ([100], [], 0)
 
@@ -454,7 +454,7 @@ def test_what_is_ours_no_longer_is_nobodys_loss(scene):
     made = at_100(scene)
     made.lose()
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
 
     assert made.seeks == []
 
@@ -463,10 +463,10 @@ def test_a_late_word_on_an_offset_of_before_changes_nothing(scene):
     """It may come after the partition was begun again; what is to be read now is asked for once more."""
     made = at_100(scene, is_forgiving=True)
     made.bounds = (0, 150)
-    made.assignment.out_of_range(PLACE, 100)
+    made.rebalance.out_of_range(PLACE, 100)
     made.desk.tick()
     made.read(range(48))
-    made.assignment.out_of_range(PLACE, 100)
+    made.rebalance.out_of_range(PLACE, 100)
     made.work_off()
 
     assert (made.seeks, len(made.notes), made.due()) == ([0, 48], 1, (48, []))
@@ -492,7 +492,7 @@ def test_a_member_that_leaves_waits_for_no_answer(scene):
     """A process that was told to end does not wait for a broker first."""
     made = scene()
     made.revoke()
-    made.consumer.trouble, made.assignment.is_leaving = ABSENT, True
+    made.consumer.trouble, made.rebalance.is_leaving = ABSENT, True
     began = made.clock.now
     with pytest.raises(BrokerUnavailableError):
         made.assign()
@@ -512,10 +512,10 @@ def test_all_answers_together_have_one_patience(monkeypatch):
             raise BrokerUnavailableError("no leader")
         return (0, 10)
 
-    made.assignment._admin.bounds = bounds
+    made.rebalance._admin.bounds = bounds
     began = made.clock.now
     with pytest.raises(BrokerUnavailableError):
-        made.membership._on_assign(made.consumer, [TopicPartition(TOPIC, partition) for partition in range(20)])
+        made.group._on_assign(made.consumer, [TopicPartition(TOPIC, partition) for partition in range(20)])
 
     assert PATIENCE <= made.clock.now - began < PATIENCE + 3
     assert made.consumer.assigned == []
@@ -524,25 +524,25 @@ def test_all_answers_together_have_one_patience(monkeypatch):
 def test_the_first_commit_of_an_ownership_is_a_precaution(monkeypatch):
     """It is tried for as long as answers are waited for; then the partition is read all the same."""
     made = Scene(monkeypatch)
-    made.membership._on_assign(made.consumer, [TopicPartition(*PLACE)])
+    made.group._on_assign(made.consumer, [TopicPartition(*PLACE)])
     made.consumer.trouble = ABSENT
     began = made.clock.now
-    made.assignment.settle_in()
+    made.rebalance.settle_in()
     assert made.clock.now - began <= PATIENCE + 0.1
     assert PLACE in made.partitions
 
     made.consumer.trouble = None
-    made.assignment.settle_in()
+    made.rebalance.settle_in()
     assert made.consumer.commits == []
 
 
 def test_the_first_commit_says_that_something_may_be_under_way(monkeypatch):
     """Before the first record runs, whoever was the last to say that nothing is; and only once."""
     made = Scene(monkeypatch, committed=(97, CLEAN))
-    made.membership._on_assign(made.consumer, [TopicPartition(*PLACE)])
+    made.group._on_assign(made.consumer, [TopicPartition(*PLACE)])
     assert made.consumer.commits == []
-    made.assignment.settle_in()
-    made.assignment.settle_in()
+    made.rebalance.settle_in()
+    made.rebalance.settle_in()
 
     [(offset, text)] = made.consumer.commits
     assert (offset, since_of(text) > 0) == (97, True)
@@ -553,7 +553,7 @@ def test_what_a_former_owner_has_finished_is_not_lost(scene):
     made = at_100(scene, is_forgiving=True)
     made.partitions[PLACE].inherited = FinishedMap([(101, 121), (130, 155)])
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
 
     assert made.desk.tally.lost == 10
 
@@ -562,9 +562,9 @@ def test_a_loss_is_counted_once(scene):
     """Also when more is deleted before the first record is read."""
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
     made.bounds = (180, 200)
-    made.assignment.out_of_range(PLACE, made.position)
+    made.rebalance.out_of_range(PLACE, made.position)
 
     assert made.desk.tally.lost == 80
 
@@ -575,9 +575,9 @@ def test_the_offset_of_an_old_log_is_not_committed_to_a_new_one(scene, bounds):
     made = at_100(scene)
     made.bounds = bounds
     with pytest.raises(DataLossError):
-        made.assignment.out_of_range(PLACE, made.position)
+        made.rebalance.out_of_range(PLACE, made.position)
     made.end(*made.late)
-    made.assignment.is_leaving = True
+    made.rebalance.is_leaving = True
     made.revoke()
 
     assert made.consumer.commits == []

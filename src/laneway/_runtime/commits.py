@@ -1,20 +1,21 @@
-"""Committer: when the group learns what is finished."""
+"""When the group learns what is finished, and how."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from laneway.errors import AdminError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laneway._engines.direct.assignment import Assignment
-    from laneway._kafka import GroupConsumer, OffsetAndMetadata, Place
+    from laneway._kafka import OffsetAndMetadata, Place
     from laneway._runtime.partition import Partitions
+    from laneway._runtime.rebalance import Rebalance
+    from laneway._runtime.worker_loop import RecordSource
 
-__all__ = ["Committer"]
+__all__ = ["CommitStrategy", "Committer"]
 
 _COMMIT = 0.25  # seconds between commits; what a killed process finished since the last one runs again
 _COUNT = 50_000  # records after which a commit comes sooner
@@ -24,19 +25,52 @@ _LAST = 10.0  # seconds that the last commit may take
 _APART = 1.0  # seconds without an answer after which the last commit goes over a connection of its own
 
 
+class CommitStrategy(Protocol):
+    """How offsets reach the group; only the loop's thread calls it.
+
+    A `GroupConsumer` commits by itself. A producer that commits them in its own transaction, together with the messages
+    that the same records have led to, takes its place here; `GroupConsumer.metadata` tells it for whom.
+    """
+
+    def commit(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
+        """Commit, and return when the broker has it.
+
+        Raises:
+            BrokerUnavailableError: it did not happen, and may when tried again.
+            FencedError: the group goes on without us.
+        """
+        ...
+
+    def commit_soon(self, offsets: Mapping[Place, OffsetAndMetadata]) -> bool:
+        """Begin to commit; False, and nothing happens, while an earlier one is under way."""
+        ...
+
+    def commit_apart(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
+        """Commit although an earlier commit is under way and is not answered, and return when the broker has it.
+
+        Raises:
+            AdminError: it is not known to have happened.
+        """
+        ...
+
+    def answers(self) -> list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]]:
+        """What became of `commit_soon` since this was last asked, in order: None, or why the broker has it not."""
+        ...
+
+
 class Committer:
-    """Commits for a member while it runs, and for the last time. The member's thread owns it.
+    """Commits for a loop while it runs, and for the last time. The loop's thread owns it.
 
     Args:
-        membership: the member, as Kafka sees it.
-        assignment: knows the partitions, and what became of commits.
+        source: reads as a member of the group.
+        rebalance: knows the partitions, and what became of commits.
         partitions: those that are ours.
         now: the time, as `time.monotonic` gives it.
     """
 
-    def __init__(self, membership: GroupConsumer, assignment: Assignment, partitions: Partitions, now: float) -> None:
-        self._membership = membership
-        self._assignment = assignment
+    def __init__(self, source: RecordSource, rebalance: Rebalance, partitions: Partitions, now: float) -> None:
+        self._source = source
+        self._rebalance = rebalance
         self._partitions = partitions
         self._committed, self._asked = now, 0.0
         self._due: tuple[int, dict[Place, OffsetAndMetadata]] | None = None
@@ -52,10 +86,10 @@ class Committer:
 
     def tend(self, now: float) -> None:
         """Act on answers, and commit when it is time."""
-        heard = self._assignment.hear_commits()
+        heard = self._rebalance.hear_commits()
         if self._last is not None:
             return  # another commit behind the last one would take its word back that all is clean
-        if not self._assignment.lease.is_valid:
+        if not self._rebalance.lease.is_valid:
             self._ask_for_lease(heard)
         elif now - self._committed >= _COMMIT or self.count >= _COUNT:
             self._commit(now)
@@ -66,16 +100,16 @@ class Committer:
         A commit asks it: the group takes none of one whom it has given up. It says of each partition what is finished
         by now, as the regular ones do, which wait for the answer.
         """
-        lease = self._assignment.lease
+        lease = self._rebalance.lease
         asked, self._question = self._question, None
         if not self._partitions:
             lease.confirm(lease.now())
         elif asked is not None and any(said is asked[0] for said in heard):
             lease.confirm(asked[1])
-        elif self._membership.is_member:
+        elif self._source.is_member:
             self._partitions.failed(self._partitions)  # or nothing would be due that was sent before
             due, now = self._partitions.due(), lease.now()
-            if self._assignment.commits.commit_soon(due):
+            if self._rebalance.commits.commit_soon(due):
                 self._partitions.sent(due)
                 self._question = due, now
             else:
@@ -86,20 +120,20 @@ class Committer:
 
         What it says is taken down before the brokers are asked, so nothing of a topic that is recreated later is in it.
         """
-        logs = self._assignment.logs
+        logs = self._rebalance.logs
         if self._due is None:
             due = self._partitions.due()
             if not due and now - self._asked < _ASK:
                 self._committed, self.count = now, 0
                 return
-            self._due, self._asked = (self._membership.epoch, due), now
+            self._due, self._asked = (self._source.epoch, due), now
             logs.ask()
         if not logs.is_answered:
             return
         is_sure, (epoch, due) = logs.is_sure(), self._due
         self._committed, self.count, self._due = now, 0, None
         # What was taken down in an earlier epoch may be another member's by now; a later commit says the same and more.
-        if not is_sure or epoch != self._membership.epoch or (due and not self._assignment.commits.commit_soon(due)):
+        if not is_sure or epoch != self._source.epoch or (due and not self._rebalance.commits.commit_soon(due)):
             self._committed = now - _COMMIT + _AGAIN
         else:
             self._partitions.sent(due)
@@ -113,8 +147,8 @@ class Committer:
         """
         if self._last is None:
             self._last = now, now + _APART
-            self._assignment.logs.look(self._partitions)
-        if self._assignment.is_expelled:
+            self._rebalance.logs.look(self._partitions)
+        if self._rebalance.is_expelled:
             return True
         began, apart = self._last
         due = self._partitions.due(tuple(self._partitions))
@@ -124,8 +158,8 @@ class Committer:
         if now > apart:
             self._last = began, now + _APART
             with suppress(AdminError):  # the commit under way may still be answered
-                self._assignment.commits.commit_apart(due)
-                self._assignment.committed(due)
-        elif self._assignment.commits.commit_soon(due):
+                self._rebalance.commits.commit_apart(due)
+                self._rebalance.committed(due)
+        elif self._rebalance.commits.commit_soon(due):
             self._partitions.sent(due)
         return False

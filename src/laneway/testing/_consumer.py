@@ -1,0 +1,202 @@
+"""FakeConsumer: a member of a consumer group without a broker, for a `WorkerLoop` that is driven step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from laneway._declare.record import Record
+    from laneway._kafka import OffsetAndMetadata, Place
+    from laneway._kafka.group_consumer import PartitionOwner
+    from laneway.errors import AdminError
+    from laneway.testing._log import Entry
+
+__all__ = ["FakeConsumer"]
+
+
+class Readable(Protocol):
+    """One partition's log; `laneway.testing._log.Log` is one."""
+
+    start: int
+    end: int
+
+    def read(self, start: int, most: int) -> Sequence[Entry]:
+        """Up to *most* entries from an offset on."""
+        ...
+
+
+class Sleeper(Protocol):
+    """Time that passes while nothing comes."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        ...
+
+
+class FakeConsumer:
+    """A `RecordSource` and a `CommitStrategy`. What a test asks for happens inside the next read, as with a broker.
+
+    Args:
+        logs: what there is to read.
+        owner: who is told of partitions that come and go.
+        clock: moved on while nothing comes.
+        committed: what the group has committed; commits go there.
+    """
+
+    def __init__(
+        self,
+        logs: Mapping[Place, Readable],
+        owner: PartitionOwner,
+        *,
+        clock: Sleeper,
+        committed: dict[Place, OffsetAndMetadata] | None = None,
+    ) -> None:
+        self._logs = logs
+        self._owner = owner
+        self._clock = clock
+        self.committed = {} if committed is None else committed
+        self.epoch = self.passed = 0
+        self.is_member = True
+        self.is_silent = False
+        """Whether commits are not answered."""
+        self.trouble: AdminError | None = None
+        """What questions and commits end with."""
+        self.topics: list[str] = []
+        """What it has subscribed to."""
+        self.is_closed = False
+        self._next: dict[Place, int] = {}
+        self._paused: set[Place] = set()
+        self._coming: list[Place] = []
+        self._under_way: Mapping[Place, OffsetAndMetadata] | None = None
+        self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]] = []
+
+    @property
+    def paused(self) -> set[Place]:
+        """The partitions that are not read for now."""
+        return self._paused.copy()
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Join the group."""
+        self.topics = list(topics)
+
+    def assign(self, places: Iterable[Place]) -> None:
+        """The group gives partitions, at the next read."""
+        self._coming += places
+
+    def revoke(self, places: Iterable[Place]) -> None:
+        """The group takes partitions; returns when they were given back."""
+        places = list(places)
+        self._owner.revoked(places)
+        self._forget(places)
+
+    def lose(self, places: Iterable[Place]) -> None:
+        """The group has given partitions to others."""
+        places = list(places)
+        self._owner.lost(places)
+        self._forget(places)
+
+    def read(self, most: int, timeout: float) -> list[Record[Any]]:
+        """Up to *most* records."""
+        if self._coming:
+            self._begin()
+        if self._under_way is not None and not self.is_silent:
+            self._answer()
+        for place, at in list(self._next.items()):
+            log = self._logs[place]
+            if place not in self._paused and not log.start <= at <= log.end:
+                self._owner.out_of_range(place, at)
+        found: list[Record[Any]] = []
+        for place in sorted(self._next, key=lambda place: self._next[place]):  # those that are behind come first
+            if place not in self._paused and len(found) < most:
+                found += self._given(place, most - len(found))
+        if not found:
+            self._clock.sleep(timeout)
+        return found
+
+    def known(self, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
+        """What the group has committed."""
+        if self.trouble is not None:
+            self._clock.sleep(timeout)
+            raise self.trouble
+        return {place: self.committed[place] for place in places if place in self.committed}
+
+    def commit(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
+        """Commit at once."""
+        if self.trouble is not None:
+            raise self.trouble
+        self.committed |= offsets
+
+    commit_apart = commit
+
+    def commit_soon(self, offsets: Mapping[Place, OffsetAndMetadata]) -> bool:
+        """Commit; the answer comes with a later read."""
+        if self._under_way is not None:
+            return False
+        self._under_way = offsets
+        return True
+
+    def answers(self) -> list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]]:
+        """What became of `commit_soon` since this was last asked."""
+        found, self._answers = self._answers, []
+        return found
+
+    def apply_pauses(self) -> None:
+        """Read no partition that has a reason to be paused, and all others."""
+        owned = {place: part for place, part in self._owner.partitions.items() if place in self._next}
+        self.pause({place for place, part in owned.items() if part.paused} - self._paused)
+        self.resume({place for place, part in owned.items() if not part.paused} & self._paused)
+
+    def pause(self, places: Collection[Place]) -> None:
+        """Do not read these for now."""
+        self._paused.update(places)
+
+    def resume(self, places: Collection[Place]) -> None:
+        """Read these again."""
+        self._paused.difference_update(places)
+
+    def seek(self, place: Place, offset: int) -> None:
+        """Go on at another offset."""
+        self._next[place] = offset
+
+    def close(self) -> None:
+        """Give everything back and leave the group."""
+        if self._next:
+            self.revoke(list(self._next))
+        self.is_closed = True
+
+    def _begin(self) -> None:
+        self.epoch += 1
+        coming, self._coming = self._coming, []
+        starts = self._owner.assigned(coming)
+        self._next |= {place: starts[place] for place in coming}
+        self.apply_pauses()
+
+    def _forget(self, places: list[Place]) -> None:
+        self.epoch += 1
+        self._paused.difference_update(places)
+        for place in places:
+            self._next.pop(place, None)
+
+    def _answer(self) -> None:
+        if self._under_way is not None:
+            if self.trouble is None:
+                self.committed |= self._under_way
+            self._answers.append((self._under_way, self.trouble))
+            self._under_way = None
+
+    def _given(self, place: Place, most: int) -> list[Record[Any]]:
+        owned, found = self._owner.partitions.get(place), []
+        for entry in self._logs[place].read(self._next[place], most):
+            self._next[place] = entry.offset + 1
+            if owned is not None and owned.inherited is not None and owned.inherited.has(entry.offset):
+                owned.reached = entry.offset + 1
+                self.passed += 1
+                continue
+            record = entry.as_record(*place)
+            record.epoch = self.epoch
+            found.append(record)
+        if not found and owned is not None:
+            self._next[place] = owned.reached = max(self._next[place], self._logs[place].end)
+        return found
