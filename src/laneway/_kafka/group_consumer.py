@@ -111,6 +111,8 @@ class GroupConsumer:
         self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]] = []
         self._paused: set[Place] = set()
         """Partitions that are paused in the client."""
+        self._marks: list[tuple[OwnedPartition, int]] = []
+        """Up to where partitions were read without a record to show for it, at the last read."""
         self.passed = 0
         """How many records were skipped, because an earlier owner had finished them."""
         self.epoch = 0
@@ -125,6 +127,11 @@ class GroupConsumer:
 
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, as soon as there are some, waiting no longer than *timeout* seconds."""
+        # Not when they were seen: another thread that asks how far a partition is must not find the mark before the
+        # records that came with it.
+        for partition, offset in self._marks:
+            partition.reached = offset
+        self._marks.clear()
         if self._gone:
             # Not when it was reported: records read before it in the same call had not been returned then. One at a
             # time: each needs a request to brokers, and the group waits.
@@ -271,7 +278,7 @@ class GroupConsumer:
         if partition is None or partition.inherited is None or not partition.inherited.has(offset):
             return False
         self.passed += 1
-        partition.reached = offset + 1
+        self._marks.append((partition, offset + 1))
         return True
 
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
@@ -309,7 +316,7 @@ class GroupConsumer:
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
             if place in self._owner.partitions:
-                self._owner.partitions[place].reached = message.offset()
+                self._marks.append((self._owner.partitions[place], message.offset()))
         elif code in _GONE:
             self._gone.append((place, message.offset()))
         elif is_auth_error(error) or error.fatal():

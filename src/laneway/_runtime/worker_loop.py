@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from laneway._runtime.flow import Flow
     from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.monitor import BrokerMonitor
-    from laneway._runtime.partition import PartitionView
+    from laneway._runtime.partition import Partition, PartitionView
     from laneway._runtime.rebalance import Rebalance
     from laneway._runtime.retry_source import RetrySource
 
@@ -294,16 +294,22 @@ class WorkerLoop:
             owned = self.partitions.get((topic, partition))
             if owned is None or record.epoch < owned.epoch:
                 continue  # it went while the others were read
-            limit, offset = owned.limit, record.offset
-            if limit is not None and offset >= limit:
-                owned.reached = limit
-                records = [each for each in records if each.partition != partition or each.offset < limit]
-                offset = max([each.offset for each in records if each.partition == partition], default=offset)
-            if limit is None or offset < limit:
-                owned.delivered = offset + 1
+            if owned.limit is None or record.offset < owned.limit:
+                owned.delivered = record.offset + 1
+            else:
+                records = self._within(records, owned, owned.limit)
             self._flow.delivered(owned)
         self._committer.count += len(records)
         self._read += len(records)
         for number, worker in enumerate(self._workers[topic] if records else ()):
             # Each handler has records of its own: attempts and decoded values are written into them.
             worker.put(records if number == 0 else [msgspec.structs.replace(record) for record in records])
+
+    @staticmethod
+    def _within(records: list[Record[Any]], owned: Partition, limit: int) -> list[Record[Any]]:
+        """Without those of a partition that lie past its limit; it is read no further."""
+        partition = owned.place[1]
+        records = [record for record in records if record.partition != partition or record.offset < limit]
+        owned.delivered = max([owned.delivered, *[each.offset + 1 for each in records if each.partition == partition]])
+        owned.reached = limit  # last: other threads must not find it before what lies before it
+        return records

@@ -247,9 +247,9 @@ def test_a_killed_broker_is_critical_until_it_is_back():
             health = until(engine, Level.CRITICAL, "brokers-unreachable")
             assert f"no answer from Kafka at {cluster.bootstrap}" in str(health)
             assert max(timed(ask) for _ in range(20) for ask in (engine.health, engine.why)) < 0.5
-            done = scene.why()
+            words = f"process {os.getpid()} of this machine: CRITICAL"
+            done = eventually(lambda: (said := scene.why()) and words in said.stdout and said, timeout=LONG)
             assert done.returncode == 1
-            assert f"process {os.getpid()} of this machine: CRITICAL" in done.stdout
             assert "laneway: no answer from Kafka" in done.stderr
             assert "Traceback" not in done.stderr
 

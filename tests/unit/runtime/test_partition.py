@@ -393,8 +393,10 @@ def test_a_map_is_kept_when_records_past_it_are_read(membership):
     membership._consumer = Client(range(5, 11))
 
     assert [record.offset for record in membership.read(100, 0)] == [5, 8, 9, 10]
-    assert partition.inherited is not None
-    assert partition.reached == 8
+    assert (partition.inherited is not None, partition.reached) == (True, 0)
+    membership._consumer = Client([11])
+    membership.read(1, 0)
+    assert partition.reached == 8, "once the records that came with it have been handed over"
     assert membership.passed == 2
 
 
