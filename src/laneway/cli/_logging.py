@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from laneway.cli._errors_view import safe
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["LogFormatOption", "LogLevelOption", "configure_logging", "log_lines", "user_may_configure"]
 
-_TEXT = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+_LONGEST = 100_000  # characters of a line
 
 
 class LogFormat(StrEnum):
@@ -44,6 +46,16 @@ LogLevelOption = Annotated[
     LogLevel | None,
     typer.Option("--log-level", help="Level of laneway's own log lines. [default: info, or as configured]"),
 ]
+
+
+class _TextFormatter(logging.Formatter):
+    """Time, level, logger and message. Control characters, which a record may bring along, are escaped."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(safe(line.expandtabs(), _LONGEST) for line in super().format(record).split("\n"))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -87,7 +99,7 @@ def log_lines() -> Iterator[None]:
 
 def configure_logging(level: str, log_format: str) -> None:
     """Choose how log lines look, and from which level on laneway's own are shown."""
-    _HANDLER.setFormatter(_JsonFormatter() if log_format == LogFormat.JSON else _TEXT)
+    _HANDLER.setFormatter(_JsonFormatter() if log_format == LogFormat.JSON else _TextFormatter())
     logging.getLogger("laneway").setLevel(level.upper())
 
 

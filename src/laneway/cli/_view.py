@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from laneway._runtime.lifecycle import State
+from laneway.cli._errors_view import safe
 from laneway.events import RecordHandled, RecordSkipped
 from laneway.observe import Tally
 
@@ -26,6 +27,7 @@ _SAID = 30.0  # seconds before a wait that alternates with others is printed aga
 _WINDOW = 4  # refreshes over which throughput is averaged: one second, neither jumpy nor late
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
+_LINE = 1_000  # characters of an event
 
 
 @dataclass
@@ -109,7 +111,7 @@ class RunView:
                 f"{tally.lanes_busy:.0f} lanes busy, {tally.retried:,} retried, {tally.parked:,} parked{lag}"
             )
         for event in _troubles(tally)[:1]:
-            self._print(f"  {event}")
+            self._print(f"  {safe(str(event), _LINE)}")
 
     def state_changed(self, state: State, detail: str) -> None:
         """Show a state. Any thread may call it."""
@@ -182,7 +184,7 @@ class RunView:
                     grid.add_row(name, f"{count:,}")
             for event in _troubles(last)[:3]:
                 word, _, rest = str(event).partition(" ")
-                grid.add_row(word, _plain(rest[:100]))
+                grid.add_row(word, _plain(safe(rest, 100)))
         return Panel(grid, title=self.title, border_style="cyan", expand=False)
 
     def _pace_text(self, pace: float) -> str:

@@ -62,6 +62,13 @@ def test_a_json_line_is_one_object(capsys):
     assert (second["message"], second["time"][-6:], "exception" in second) == ("fine", "+00:00", False)
 
 
+def test_control_characters_are_escaped(capsys):
+    """What a record brings along cannot move the cursor; line breaks stay."""
+    with log_lines():
+        logger("core").warning("failed: %s", "\x1b[2Jtwo\nlines\x07")
+    assert capsys.readouterr().err.endswith("failed: \\x1b[2Jtwo\nlines\\x07\n")
+
+
 def test_the_logging_that_a_module_configures_counts(monkeypatch, capsys):
     """`basicConfig` in the app's module takes effect, and no line is shown twice."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

@@ -106,6 +106,7 @@ PLACE = ("charge", "orders", 0, 7, 1)
             [RecordRetried(*PLACE, "E: 1", timedelta(1)), RecordParked(*PLACE, "E: 2", "e")],
             ["  retried orders[0]@7: E: 1"],
         ),
+        ([RecordParked(*PLACE, "E: two\n\x1b[2Jlines", "e")], ["  parked orders[0]@7: E: two\\n\\x1b[2Jlines"]),
         ([RecordHandled(*PLACE)], []),
     ],
 )
