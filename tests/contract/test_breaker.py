@@ -21,7 +21,7 @@ PAUSE, PAUSE_MAX, OUTAGE = 0.2, 0.4, 2.0
 
 
 class Dependency:
-    """Down from the first call on for a time, or for a number of calls; a flag file tells all processes."""
+    """Down from the first call on for a time, or for a number of calls; a flag file is there for all processes."""
 
     def __init__(self, path: Path, *, seconds: float = 0.0, calls: int = 0) -> None:
         self._path = str(path)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_an_engine_runs_again_after_a_stop(world: World) -> None:
-    """The same engine object takes up what came meanwhile; once, its second run ended at once."""
+    """The same engine object handles what came meanwhile; once, its second run ended at once."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
     engine = world.engine()
 

@@ -1,4 +1,4 @@
-"""Runs over error topics: what is taken up, what becomes of it, and what a run leaves alone."""
+"""Runs over error topics: which records are run, how they end, and what a run leaves alone."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_other_kinds_get_one_record_at_a_time(world: World, kind: str) -> None:
 
 @pytest.mark.engine_neutral
 def test_handlers_that_share_an_error_topic_get_their_own(world: World) -> None:
-    """A header chooses among them; one that names nobody has no power, and the record is skipped and counted."""
+    """A header chooses among them; one that names no handler has no effect, and the record is skipped and counted."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
     app.errors = ErrorConsumer(**ALL)
 
@@ -359,7 +359,7 @@ def test_forged_headers_have_no_power(world: World) -> None:
 
 @pytest.mark.engine_neutral
 def test_a_copy_without_its_value_is_not_taken_for_a_tombstone(world: World) -> None:
-    """It only tells where its record is: it is neither handled nor sent back, and stays on the topic."""
+    """It only says where its record is: it is neither handled nor sent back, and stays on the topic."""
     app, topic, calls = world.app(), world.topic(1), world.recorder
 
     @app.handler(topic)

@@ -114,7 +114,7 @@ def test_batches_have_exact_counts_and_few_events(world: World) -> None:
 
 
 def test_a_breaker_reports_when_it_opens_and_closes(world: World) -> None:
-    """With what opened it and how long it was open; probes that fail in between are not told."""
+    """With what opened it and how long it was open; probes that fail in between are no events."""
     app, topic, calls, told = world.app(), world.topic(1), world.recorder, []
 
     @app.handler(topic, lanes=1, breaker=Breaker(failures=2, pause="100ms"), retry=Retry(attempts=3, backoff="10ms"))

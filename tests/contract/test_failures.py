@@ -1,4 +1,4 @@
-"""What becomes of a record whose handler raises."""
+"""How a record ends whose handler raises."""
 
 from __future__ import annotations
 

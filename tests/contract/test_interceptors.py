@@ -76,7 +76,7 @@ def test_a_dropped_record_is_skipped(world: World) -> None:
 
 @pytest.mark.engine_neutral
 def test_an_interceptor_that_raises_sends_its_record_up_the_ladder(world: World) -> None:
-    """The handler is not called with it; it is tried again, then parked, and nobody else is harmed."""
+    """The handler is not called with it; it is tried again, then parked, and no other record is affected."""
     app, topic, calls = world.app(), world.topic(1, value=Json(dict)), world.recorder
 
     @app.handler(topic, lanes=4, retry=Retry(attempts=3, backoff="10ms"))

@@ -28,7 +28,7 @@ def first_ends(calls: list) -> list[bytes]:
 @pytest.mark.engine_neutral("ordered")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_record_climbs_the_ladder_and_is_parked(world: World, mode: str) -> None:
-    """One call at the source and one on each step, never early; then its copy is exact and tells of all calls."""
+    """One call at the source and one on each step, never early; then its copy is exact and counts all calls."""
     app, topic, calls = world.app(), world.topic(2), world.recorder
 
     @app.handler(topic, lanes=4, retry=Retry.steps("500ms", "1s", mode=mode))
@@ -358,7 +358,7 @@ def test_a_delayed_handler_runs_nothing_early(world: World) -> None:
 
 @pytest.mark.engine_neutral
 def test_a_timestamp_that_the_error_topic_refuses_does_not_hold_a_record_up(world: World) -> None:
-    """A record of the far future is parked with the time of its copy; a header tells its own."""
+    """A record of the far future is parked with the time of its copy; a header keeps its own."""
     app, topic = world.app(), world.topic(1)
 
     @app.handler(topic, lanes=2, retry=Retry.steps("200ms", mode="unordered"))

@@ -75,7 +75,7 @@ def readings(draw):
 @given(readings())
 @settings(max_examples=200, deadline=None)
 def test_what_may_be_read_fits_whatever_is_finished_first(reading):
-    """Up to where a partition may be read, a text tells of all that is finished, in the worst order too."""
+    """Up to where a partition may be read, a text holds all that is finished, in the worst order too."""
     start, end, unfinished, kept = reading
     limit = readable_to(start, end, unfinished)
     if limit < end:

@@ -122,7 +122,7 @@ class _Sender:
 
 
 class _Plan:
-    """What becomes of a record's calls."""
+    """How a record's calls end."""
 
     __slots__ = ("fails", "is_fat", "is_huge", "kind")
 
@@ -149,7 +149,7 @@ class _Life:
         self.target = {}
         """Entry to the step where its copy belongs; 0 is the error topic."""
         self.leaving = {}
-        """Origin to when its copy set out for a retry topic, where nobody waits for it."""
+        """Origin to when its copy set out for a retry topic, where no record waits for it."""
         self.unacked = {}
         self.older = {}
         """Step and origin to the origins that it supersedes, which end when its copy is on a topic."""
@@ -468,7 +468,7 @@ class LadderSchedule:
             self.life.mates.update(dict.fromkeys(entries, mates))
 
     def _supersede(self, step, turn):
-        """What becomes of the newest record of a key becomes of the older ones in the same call."""
+        """The older records of a key in a call end as the newest one does."""
         for part in turn.parts:
             *older, newest = [self._entry(step, record) for record in part.records]
             fate = self.life.fate.get(newest)

@@ -35,7 +35,7 @@ def test_a_backlog_that_is_not_loaded_is_found(monkeypatch):
 
 
 def test_a_key_that_joins_too_late_is_found(monkeypatch):
-    """Once, a copy could be read and dealt with before its acknowledgement, and its key waited for ever."""
+    """Once, a copy could be read and dealt with before its acknowledgement, and its key waited forever."""
     defer = Copies._defer
 
     def late(self, record, failure, step, cause, then):
@@ -67,7 +67,7 @@ def test_a_key_that_leaves_too_early_is_found(monkeypatch):
 
 
 def test_a_key_that_never_leaves_is_found(monkeypatch):
-    """It would take the long way for ever."""
+    """It would take the long way forever."""
     monkeypatch.setattr(DeferredKeys, "left", lambda self, partition, key, step: None)
     finds("keys wait on retry topics for records that are not there")
 
@@ -142,7 +142,7 @@ def test_a_key_that_joins_in_another_partition_is_found(monkeypatch):
 
 
 def test_a_record_without_a_key_that_waits_is_found(monkeypatch):
-    """It has no order, so it waits for nobody."""
+    """It has no order, so it waits for no other."""
 
     def strict(self, turn):
         return [], [(queue, 1 + self._route.step) for queue in turn]

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class FakeClock:
-    """Time that moves only when told to."""
+    """Time that moves only on request."""
 
     def __init__(self, now: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
         self.now = now
@@ -108,7 +108,7 @@ class LateSender(FakeSender):
 
 
 class ListSource:
-    """Gives records from memory, and tells how many were asked for."""
+    """Gives records from memory, and counts how many were given."""
 
     def __init__(self, records, chunk: int = 1000, *, error: Exception | None = None) -> None:
         self._records = deque(records)

@@ -1,6 +1,6 @@
 """An app for `laneway run support.direct_app:app --engine direct`; all it needs comes in IT_* variables.
 
-Calls that began and calls that ended are written to histories of their own, and so is what the engine tells of its
+Calls that began and calls that ended are written to histories of their own, and so is what the engine reports of its
 partitions. A record with the value ``blocked`` is not done before the file IT_GATE exists. With a topic IT_REPLIES
 each call leads to a message there, which names the folder of its history.
 """

@@ -2,7 +2,7 @@
 
 All it needs comes in IT_* variables. A call of a parked record takes IT_SECONDS until the file IT_GATE exists, and no
 time after that; a record whose value ends in ``bad`` fails again. Calls of parked records that began and those that
-succeeded are written to histories of their own, and so is what the engine tells of its partitions. With IT_EVERY
+succeeded are written to histories of their own, and so is what the engine reports of its partitions. With IT_EVERY
 parked records are run every so many seconds.
 """
 
@@ -36,7 +36,7 @@ class Every:
 
 
 def every(seconds: float) -> ErrorConsumer:
-    """Takes up everything that is parked, every so many seconds."""
+    """Handles everything that is parked, every so many seconds."""
     made = ErrorConsumer(stop_when_new="0s", max_errors=None)
     object.__setattr__(made, "schedule", Every(seconds))
     return made

@@ -81,7 +81,7 @@ class DirectScene(Scene):
         return list(read_history(self._history(f"-{number}") / kind))
 
     def told_by(self, number: int) -> list[Ownership]:
-        """What one worker told of its partitions."""
+        """What one worker reported of its partitions."""
         return list(read_ownership(self._history(f"-{number}"), f"worker {number}"))
 
     def judged(self) -> Verdict:
@@ -89,13 +89,13 @@ class DirectScene(Scene):
         return check(self.events(), self.ends())
 
     def judged_ownership(self) -> OwnershipVerdict:
-        """What the workers told of their partitions, checked against their calls and the broker's log of commits."""
+        """The workers' reports of their partitions, checked against their calls and the broker's log of commits."""
         told = [event for number in range(len(self.workers)) for event in self.told_by(number)]
         calls = {f"worker {number}": self.events_of(number) for number in range(len(self.workers))}
         ours = [event for event in told if event.topic == self.topic]
         self._clock.look()
         logged = logged_commits(self, self._clock, self.folder / "commits.jsonl")
-        # The engine tells of an assignment from another thread than the one that begins to call.
+        # The engine reports an assignment from another thread than the one that begins to call.
         allowance = Allowance(self._clock.doubt, late=5.0, grace=5.0)
         return check_ownership(ours, calls, self.ends(), logged=logged, allowance=allowance)
 

@@ -1,4 +1,4 @@
-"""An app whose records all fail at first and are run again from the error topic; told by IT_* variables.
+"""An app whose records all fail at first and are run again from the error topic; configured by IT_* variables.
 
 IT_APP and IT_TOPIC name the app and its topic; IT_HISTORY is the folder of the calls that succeed, IT_SECONDS what each
 call of a parked record takes. A record whose value ends in ``bad`` fails again.

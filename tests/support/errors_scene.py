@@ -89,7 +89,7 @@ class ErrorScene:
         return f"{self.module}:app"
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
-        """Make a topic that keeps records for ever: those of the tests have timestamps of long ago."""
+        """Make a topic that keeps records forever: those of the tests have timestamps of long ago."""
         settings = {"retention.ms": "-1", **{name.replace("_", "."): value for name, value in config.items()}}
         self.cluster.admin.create(topic, partitions, config=settings)
 

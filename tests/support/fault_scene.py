@@ -31,15 +31,6 @@ class FaultScene(Scene):
         """Name of a step's retry topic."""
         return f"{self.topic}.{self.group}.retry.{step}"
 
-    def create(self, topic: str, partitions: int = 3, **config: object) -> None:
-        """Create a topic and wait until it can be asked."""
-        self.admin.create(topic, partitions, config={name.replace("_", "."): str(x) for name, x in config.items()})
-        self.ready(topic, partitions)
-
-    def ready(self, topic: str, partitions: int = 3) -> None:
-        """Wait until every partition has a leader."""
-        eventually(lambda: len(self.ends(topic)) == partitions, why=f"the leaders of {topic}")
-
     def alter(self, topic: str, **config: object) -> None:
         """Set options of a topic."""
         entries = [

@@ -27,7 +27,7 @@ app = App(os.environ.get("IT_APP", "it"))
 
 
 def fate(value: bytes) -> str:
-    """What becomes of a record with this value."""
+    """How a record with this value ends."""
     return {3: "recovers", 13: "parked"}.get(zlib.crc32(value) % 20, "handled")
 
 

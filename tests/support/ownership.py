@@ -57,9 +57,9 @@ class LoggedCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnershipRecorder:
-    """Writes down what an engine tells of its partitions, one file per process, each event in one write.
+    """Writes down what an engine reports of its partitions, one file per process, each event in one write.
 
-    Its methods take what `laneway.events` has in the events of the same names; an engine tells them in the process
+    Its methods take what `laneway.events` has in the events of the same names; an engine reports them in the process
     that runs the app.
     """
 
@@ -112,9 +112,9 @@ class Allowance:
     doubt: float = 0.0
     """By which the times in the broker's log may be wrong."""
     late: float = 0.0
-    """By which an engine may tell of an assignment after it has begun to call."""
+    """By which an engine may report an assignment after it has begun to call."""
     grace: float = 0.0
-    """For which calls may still begin after a loss was told. What is lost has been another's for a while already; what
+    """For which calls may still begin after a reported loss. What is lost has been another's for a while already; what
     is given back must be left alone at once."""
 
 
@@ -163,14 +163,14 @@ def check_ownership(
     A handler writes down its call before the engine can know of it, so an engine that waits for its handlers is never
     ahead.
 
-    A process owns a partition from the moment it told of the assignment until it told of the revocation or the loss:
-    what it commits while it still gives a partition back is its right. A commit is *after revoke* when it is told
-    outside of that, or when another process had told of an assignment in between. A process that was frozen between
-    the broker's answer and its own telling is innocent; only the broker's log can show that, so give it if processes
+    A process owns a partition from the moment it reported the assignment until it reported the revocation or the loss:
+    what it commits while it still gives a partition back is its right. A commit is *after revoke* when it is reported
+    outside of that, or when another process had reported an assignment in between. A process that was frozen between
+    the broker's answer and its own report is innocent; only the broker's log can show that, so give it if processes
     are frozen.
 
     Args:
-        events: what processes told, those of one process in their order.
+        events: what processes reported, those of one process in their order.
         calls: the calls that succeeded, by process as in *events*.
         expected: how many records each partition has, counted from offset 0.
         parked: when a copy of a record was safe on the error topic; 0.0 when that is not known.
@@ -278,7 +278,7 @@ class _Checker:
     def follow_calls(
         self, events: Sequence[Ownership], calls: Mapping[str, Sequence[Event]], allowance: Allowance
     ) -> None:
-        """Check that processes call only what they own. One that told nothing at all cannot be judged."""
+        """Check that processes call only what they own. One that reported nothing at all cannot be judged."""
         late, grace = allowance.late, allowance.grace
         turns: dict[tuple[str, int], list[tuple[float, Kind]]] = {}
         latest: dict[str, float] = {}

@@ -181,7 +181,7 @@ def do_refuse(_record, _rest):
 
 
 def do_look(_record, _rest):
-    """Note which of the processes that ran calls are still there, as a running one or as one that nobody collected."""
+    """Note which of the processes that ran calls are still there, as a running one or as a zombie."""
     others = {line["pid"] for line in notes("begin")} - {os.getpid()}
     note("look", left=[pid for pid in others if Path(f"/proc/{pid}").exists()])
 

@@ -69,7 +69,7 @@ class Proxy:
         return self._do(cut())
 
     def stall(self, seconds: float) -> None:
-        """Forward nothing for some time: connections stay open, new ones are accepted, and nobody answers."""
+        """Forward nothing for some time: connections stay open, new ones are accepted, and no answer comes."""
 
         async def hold() -> None:
             self._flow.clear()

@@ -62,6 +62,15 @@ class Scene:
             )
         return self._producer
 
+    def create(self, topic: str, partitions: int = 3, **config: object) -> None:
+        """Create a topic and wait until it can be asked."""
+        self.admin.create(topic, partitions, config={name.replace("_", "."): str(x) for name, x in config.items()})
+        self.ready(topic, partitions)
+
+    def ready(self, topic: str, partitions: int = 3) -> None:
+        """Wait until every partition has a leader."""
+        eventually(lambda: len(self.ends(topic)) == partitions, why=f"the leaders of {topic}")
+
     def produce(self, count: int, *, keys: int = 50, value: bytes = b"v", first: int = 0) -> None:
         """Produce records of a number of keys and wait until they are acknowledged."""
         self.produce_rows((f"k{number % keys}".encode(), value) for number in range(first, first + count))

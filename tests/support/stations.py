@@ -44,7 +44,7 @@ def row(offset, key=b"k", partition=0):
 
 @contextmanager
 def station_of(app, records, post=None, lanes=4):
-    """A station at work on records, and what it has told of them."""
+    """A station at work on records, and what it has reported of them."""
     heard, host = Heard(), AppHost(app)
     station = Station(
         app.routes[0],

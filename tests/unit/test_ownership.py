@@ -175,7 +175,7 @@ def test_a_new_ownership_may_begin_lower():
 
 
 def test_a_commit_that_the_broker_does_not_have_is_found():
-    """A process that tells of a commit before the broker has it was too sure."""
+    """A process that reports a commit before the broker has it was too sure."""
     events = [assigned("a", 0), committed("a", 3, 1)]
     calls = {"a": [call(0, 2)]}
 
@@ -187,7 +187,7 @@ def test_a_commit_that_the_broker_does_not_have_is_found():
 
 
 def test_the_log_is_checked_without_a_word_of_the_processes():
-    """A commit that nobody told of is found ahead all the same, unless it is within the doubt."""
+    """A commit that no process reported is found ahead all the same, unless it is within the doubt."""
     calls = {"a": [call(0, 2)]}
 
     assert findings(check_ownership([], calls, {0: 1}, logged=[LoggedCommit(0, 1, 1.5)])) == {"ahead": 1}
@@ -215,7 +215,7 @@ def test_a_call_outside_of_an_ownership_is_a_stray():
 
 @pytest.mark.parametrize(("late", "expected"), [(0.4, {"strays": 1}), (0.6, {})])
 def test_an_assignment_may_be_reported_late(late, expected):
-    """A call that began a little before its process told of the partition is excused, and only then."""
+    """A call that began a little before its process reported the partition is excused, and only then."""
     events = [assigned("a", 2), revoked("a", 9)]
 
     assert findings(check_ownership(events, {"a": [call(0, 2.5)]}, {0: 1}, allowance=Allowance(late=late))) == expected
@@ -226,7 +226,7 @@ def test_an_assignment_may_be_reported_late(late, expected):
     [("lost", 0.6, {}), ("lost", 0.4, {"strays": 1}), ("revoked", 0.6, {"strays": 1})],
 )
 def test_a_call_may_begin_shortly_after_a_loss_but_not_after_a_revocation(kind, grace, expected):
-    """What was taken away was another's before anybody told; what was given back was given back in order."""
+    """What was taken away was another's before any report; what was given back was given back in order."""
     events = [assigned("a", 0), revoked("a", 2, kind=kind), assigned("a", 9)]
 
     found = findings(check_ownership(events, {"a": [call(0, 3.5)]}, {0: 1, 1: 0}, allowance=Allowance(grace=grace)))
@@ -273,7 +273,7 @@ def test_a_fall_in_the_log_is_explained_by_the_assignments(starts, expected):
 
 
 def test_a_process_that_hears_of_its_commits_late_is_innocent():
-    """Told in the wrong order, logged in the right one."""
+    """Reported in the wrong order, logged in the right one."""
     events = [assigned("a", 0), committed("a", 6, 2), committed("a", 6, 1)]
     log = [LoggedCommit(0, 1, 4), LoggedCommit(0, 2, 5)]
 

@@ -1,4 +1,4 @@
-"""A node with a second way in sends those who came through the proxy back to the proxy, and nobody else."""
+"""A node with a second way in sends clients that came through the proxy back to the proxy, and no others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 
 
 def test_clients_that_begin_at_a_proxy_stay_there():
-    """Each way in tells of itself; a client at the proxy feels a cut, mends it, and loses nothing."""
+    """Each way in advertises itself; a client at the proxy feels a cut, mends it, and loses nothing."""
     with broker.ephemeral(is_proxied=True) as cluster:
         (node,) = cluster.nodes
         ports = node.plan.proxy

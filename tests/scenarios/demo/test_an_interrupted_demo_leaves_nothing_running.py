@@ -72,7 +72,7 @@ def _below(process):
 
 def _is_alive(process):
     try:
-        # A process that nobody has collected yet is over all the same.
+        # A zombie is over all the same.
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def scene(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DirectScene]:
     """A new topic of six partitions, a new group, and nothing left running."""
     made = DirectScene(cluster.bootstrap, tmp_path, request.node.nodeid)
-    made.admin.create(made.topic, 6)
+    made.create(made.topic, 6)
     yield made
     made.close()
 

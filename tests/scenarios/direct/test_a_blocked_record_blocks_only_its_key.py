@@ -1,4 +1,4 @@
-"""One record blocks while thousands of its partition flow past it: the commit stays below it and tells of the rest."""
+"""One record blocks while thousands of its partition flow past it: the commit stays below it and holds the rest."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def told_finished(scene: DirectScene) -> set[Place]:
 
 @pytest.mark.parametrize("kind", ["async", pytest.param("sync", marks=pytest.mark.soak)])
 def test_after_a_kill_only_the_blocked_one_and_the_newest_run_again(scene: DirectScene, kind: str) -> None:
-    """The commit never passes the blocked record; after kill -9 nothing runs again that it had told of."""
+    """The commit never passes the blocked record; after kill -9 nothing runs again that was in its metadata."""
     blocked = flow_past(scene, kind=kind)
     traffic = scene.traffic(300, burst=30, keys=500)
     start = len(scene.events())

@@ -52,7 +52,7 @@ def test_its_late_results_count_for_nothing(scene: DirectScene, kind: str) -> No
     verdict, ownership = scene.judged(), scene.judged_ownership()
     again = min(at for at in _times(scene, 0, "assigned") if at > lost)
     # Before it hears of its loss it may hear that a commit from before the stop has arrived. Whether one was taken
-    # later, the verdict on ownership tells, from the log of the brokers.
+    # later, the verdict on ownership shows, from the log of the brokers.
     late = [event for event in scene.told_by(0) if event.kind == "committed" and lost < event.time < again]
     # It reports partitions a little later than it gets them, so what it begins by then may be its own.
     theirs = {(event.partition, event.offset) for event in scene.events_of(1, "begun") if event.start < thawed[0]}

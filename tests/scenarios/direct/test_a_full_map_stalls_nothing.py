@@ -1,4 +1,4 @@
-"""More is finished past the commit than a commit can tell of: nothing stalls for ever, and little runs again."""
+"""More is finished past the commit than its metadata can hold: nothing stalls forever, and little runs again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_next_run_reads_on_and_repeats_nothing_that_was_committed(scene: Dir
         assert worker.ended(40) == 3, "the call that blocks was not waited for, which the exit code says"
         finished = told_finished(scene)
     second = scene.worker(**settings)
-    # What the map tells of is passed over, and the rest is read: only the one key waits for the gate.
+    # What the map holds is passed over, and the rest is read: only the one key waits for the gate.
     scene.wait_for(lambda: len(scene.events_of(1, "begun")) > 0, why="the second run reads")
     (scene.folder / "gate").touch()
     scene.wait_until_idle()

@@ -43,7 +43,7 @@ def test_the_other_takes_over_and_repeats_little(scene: DirectScene, kind: str) 
     assert verdict.lost == 0
     assert verdict.inversions == 0
     assert ownership.is_clean, ownership.examples
-    # On a machine that is busy a commit may be late; what was committed tells exactly.
+    # On a machine that is busy a commit may be late; what was committed is exact.
     assert all(offset >= committed[partition] for partition, offset in twice)
     assert twice <= {(event.partition, event.offset) for event in before}
     assert len(twice) <= max(len(recent), 2 * 6 * LANES)

@@ -24,7 +24,7 @@ import sys, time
 from laneway._runtime.status_file import StatusFile
 said = {"state": "consuming", "detail": "", "owned": {}, "health": {"level": "OK", "reasons": []}, "why": []}
 StatusFile(sys.argv[1]).write({**said, "at": time.time() - 13})
-print("told", flush=True)
+print("written", flush=True)
 time.sleep(60)
 """
 
@@ -35,7 +35,7 @@ def test_text_and_json_agree(scene: DirectScene, tmp_path, monkeypatch) -> None:
     halted = subprocess.Popen([sys.executable, "-c", PROCESS, scene.group], stdout=subprocess.PIPE, text=True)
     try:
         assert halted.stdout is not None
-        assert halted.stdout.readline() == "told\n"
+        assert halted.stdout.readline() == "written\n"
         halted.send_signal(signal.SIGSTOP)
         why = [sys.executable, "-m", "laneway.cli", "why", scene.group, "--brokers", scene.bootstrap]
         eventually(lambda: psutil.Process(halted.pid).status() == psutil.STATUS_STOPPED)

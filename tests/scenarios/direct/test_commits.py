@@ -57,7 +57,7 @@ def test_the_next_commit_waits_for_the_answer_to_the_last(scene: DirectScene) ->
 
     assert member.commit_soon(first)
     assert not member.commit_soon({(scene.topic, 0): (0, "two")})
-    member.commit({(scene.topic, 1): (0, "meanwhile")})  # the answer to this one is nobody else's
+    member.commit({(scene.topic, 1): (0, "meanwhile")})  # this one has an answer of its own
     found = eventually(lambda: member.read(1, 0.1) or member.answers(), timeout=30)
     assert found == [(first, None)]
     assert member.answers() == []

@@ -129,7 +129,7 @@ def test_a_slow_run_is_not_overtaken(stage: Stage) -> None:
 
 
 def test_a_stop_finishes_what_a_run_has_begun(stage: Stage) -> None:
-    """Calls under way are waited for and committed, the rest is not begun, and the next run takes up just that."""
+    """Calls under way are waited for and committed, the rest is not begun, and the next run handles just that."""
     values = [f"v{number}" for number in range(200)]
     stage.start(*values)
     eventually(lambda: len(stage.called()) >= 8, why="calls in all lanes")
@@ -222,7 +222,7 @@ def copies(scene: DirectScene, *, since: dict[int, int] | None = None, below: di
 
 
 def test_a_run_on_request(scene: DirectScene) -> None:
-    """It takes up what is parked and ends; what fails is parked again for the next run, and then nothing is left."""
+    """It handles what is parked and ends; what fails is parked again for the next run, and then nothing is left."""
     park(scene, 20, bad=10)
     first = by_hand(scene, "--stop-when-new", "0s")
     assert first.ended() == 0, first.output

@@ -389,7 +389,7 @@ def test_to_stop_listening_and_to_close_are_two_steps(scene):
 
 
 def test_nothing_is_reported_about_partitions_that_are_not_ours(scene):
-    """When a second process takes one of two stalled partitions, each tells of its own alone."""
+    """When a second process takes one of two stalled partitions, each reports its own alone."""
     gate = threading.Event()
 
     @scene.app.handler(scene.topic, lanes=8)

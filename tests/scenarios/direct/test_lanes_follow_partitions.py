@@ -95,7 +95,7 @@ def members(scene: DirectScene, request: pytest.FixtureRequest) -> Iterator[Memb
 def test_four_members_with_one_partition_each(scene: DirectScene, members: Members) -> None:
     """Each runs as many keys of its partition at once as the handler has lanes, and no more."""
     scene.topic = f"{scene.topic}.four"
-    scene.admin.create(scene.topic, 4)
+    scene.create(scene.topic, 4)
     for _ in range(4):
         members.join()
     eventually(lambda: members.owned() == [1] * 4, why=lambda: f"one partition each: {members.owned()}")
@@ -109,7 +109,7 @@ def test_four_members_with_one_partition_each(scene: DirectScene, members: Membe
 def test_a_topic_that_grows_from_one_to_eight_partitions(scene: DirectScene, members: Members) -> None:
     """One member has lanes for each of the new partitions."""
     scene.topic = f"{scene.topic}.one"
-    scene.admin.create(scene.topic, 1)
+    scene.create(scene.topic, 1)
     members.join()
     eventually(lambda: members.owned() == [1], why="the first partition")
     scene.admin.grow(scene.topic, 8)

@@ -197,7 +197,7 @@ def test_records_older_than_their_topic_keeps_are_warned_of(scene):
 
 
 def test_retention_is_reported(scene):
-    """For ever is None; a topic that is only compacted keeps its records too."""
+    """No limit is None; a topic that is only compacted keeps its records too."""
     short, compacted = f"{scene.topic}.short", f"{scene.topic}.compacted"
     scene.create(short, retention_ms="86400000")
     scene.create(compacted, retention_ms="86400000", cleanup_policy="compact")

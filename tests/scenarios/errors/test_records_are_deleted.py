@@ -31,5 +31,5 @@ def test_an_offset_that_is_none_deletes_nothing(scene, offset):
 
 
 def test_a_group_without_members_has_none(scene):
-    """Also one that nobody has heard of."""
+    """Also one that does not exist."""
     assert scene.cluster.admin.members(f"{scene.group}.unheard") == 0

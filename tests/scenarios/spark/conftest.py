@@ -19,6 +19,6 @@ if TYPE_CHECKING:
 def scene(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
     """A new topic of three partitions, a new group, and nothing left running."""
     made = Scene(cluster.bootstrap, tmp_path, request.node.nodeid)
-    made.admin.create(made.topic, 3)
+    made.create(made.topic)
     yield made
     made.close()

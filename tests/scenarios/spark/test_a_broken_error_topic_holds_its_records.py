@@ -82,7 +82,7 @@ def test_an_error_topic_that_takes_only_small_messages(scene: Scene) -> None:
 
 
 def test_a_record_too_large_for_the_error_topic_leaves_a_reference(scene: Scene, spark: object) -> None:
-    """Its copy goes without the value, says so, and tells where the record is; nothing waits for it."""
+    """Its copy goes without the value, says so, and names where the record is; nothing waits for it."""
     scene.admin.create(scene.error_topic, 3, config={"max.message.bytes": "1500"})
     poison = _poison(scene, 500)
     scene.once(handlers__handle__oversize="reference")

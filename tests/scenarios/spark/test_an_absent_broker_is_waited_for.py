@@ -23,7 +23,7 @@ def test_a_broker_that_comes_late_and_goes_in_mid_batch(tmp_path: Path) -> None:
         node = running.nodes[0]
         scene = Scene(running.bootstrap, tmp_path, "absent broker")
         try:
-            scene.admin.create(scene.topic, 3)
+            scene.create(scene.topic, 3)
             scene.produce(2_000)
             node.stop()
             run = scene.run(seconds=0.02, lanes=4)

@@ -56,7 +56,7 @@ def test_a_recreated_topic(scene: Scene) -> None:
     scene.finish(*flags, seconds=0, life="-1")
     scene.admin.delete(scene.topic)
     eventually(lambda: not scene.admin.partitions(scene.topic))
-    scene.admin.create(scene.topic, 3)
+    scene.create(scene.topic, 3)
     scene.produce_rows([(b"k", b"v")] * 30, partition=1)
 
     failed = scene.run("--once", *flags, seconds=0, life="-2")

@@ -101,7 +101,7 @@ def scene(
 ) -> Iterator[Scene]:
     """On that broker, with runs that find the files their configuration names."""
     made = Scene(guarded[0].bootstrap, tmp_path, request.node.nodeid)
-    made.admin.create(made.topic, 2)
+    made.create(made.topic, 2)
     monkeypatch.setattr("support.spark_scene.LanewayRun", RunWithFiles)
     yield made
     made.close()

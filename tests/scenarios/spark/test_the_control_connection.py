@@ -62,7 +62,7 @@ def gated(world: SparkWorld, gate: Path, count: int) -> App:
 
 
 def test_counts_and_events_move_while_a_batch_runs(world: SparkWorld, tmp_path: Path) -> None:
-    """All but the record that hangs are counted before the batch is over, and nothing is counted or told twice."""
+    """All but the record that hangs are counted before the batch is over, and nothing is counted or reported twice."""
     gate = tmp_path / "gate"
     app, seen = gated(world, gate, 50), []
     app.on(RecordSkipped)(seen.append)

@@ -91,7 +91,7 @@ def test_every_condition_must_hold(words, expected):
     ids=str,
 )
 def test_what_is_unknown_matches_no_condition(words):
-    """A record must not be replayed because nobody knows what it is."""
+    """A record must not be replayed because it is not known what it is."""
     assert not matches(make_parked(), **words)
 
 

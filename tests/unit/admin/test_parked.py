@@ -144,7 +144,7 @@ def test_how_often_it_was_parked_has_bounds(values, expected):
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_repeated_header_is_unknown(name):
-    """Each is written once, so one of the two is a lie, and nobody knows which."""
+    """Each is written once, so one of the two is a lie, and it is not known which."""
     field = FIELDS[name]
     assert getattr(make_parked(headers=[(name, b"7")]), field) is not None
     assert getattr(make_parked(headers=[(name, b"7"), (name, b"7")]), field) is None

@@ -1,4 +1,4 @@
-"""`laneway errors run` answers mistakes before it asks any broker, and tells what was done."""
+"""`laneway errors run` answers mistakes before it asks any broker, and reports what was done."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_control_characters_become_escapes():
 
 
 def test_a_long_text_is_cut_with_a_mark():
-    """The mark tells that there is more."""
+    """The mark says that there is more."""
     assert (safe("abc", 3), safe("abcd", 3)) == ("abc", "abc…")
 
 

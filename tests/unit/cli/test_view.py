@@ -143,7 +143,7 @@ def test_the_line_of_paces_is_as_high_as_the_ideal(paces, ideal, expected):
 
 @pytest.mark.parametrize(("shows_waits", "expected"), [(True, ["consuming (no answer)", "consuming"]), (False, [])])
 def test_what_is_waited_for_in_the_middle_of_the_work(shows_waits, expected):
-    """On Spark the tasks say it on stderr; elsewhere nobody else does."""
+    """On Spark the tasks say it on stderr; elsewhere nothing else does."""
     output = io.StringIO()
     with RunView("billing", output=output, shows_waits=shows_waits) as view:
         for detail in ("", "no answer", ""):

@@ -141,7 +141,7 @@ def test_two_handlers_have_two_names():
 
 
 def test_an_error_topic_is_another_topic():
-    """A failed record would come back for ever."""
+    """A failed record would come back forever."""
     with pytest.raises(DeclarationError, match="the error topic is also the source topic"):
         make_route().with_changes(error_topic="orders")
 
@@ -169,7 +169,7 @@ def test_a_configuration_changes_a_copy():
 
 
 def test_a_configuration_of_an_unknown_handler_is_refused():
-    """The message tells the handlers there are."""
+    """The message lists the handlers there are."""
     app = App("billing")
     app.handler(ORDERS)(charge)
     with pytest.raises(DeclarationError, match="app 'billing' has no handler pay; it has: charge"):
@@ -366,7 +366,7 @@ def test_a_retry_handler_of_a_step_that_is_not_there_is_refused(retry, step, mes
 
 @pytest.mark.parametrize("of", ["pay", again, "Charge", None])
 def test_a_retry_handler_of_an_unknown_handler_is_refused(of):
-    """The message tells the handlers there are."""
+    """The message lists the handlers there are."""
     with pytest.raises(DeclarationError, match=r"app 'billing' has no handler .*; it has: charge"):
         laddered().retry_handler(of)(again)
     with pytest.raises(DeclarationError, match="it has: none"):

@@ -29,7 +29,7 @@ def test_topics_are_named_after_source_and_app():
 
 @pytest.mark.parametrize("retry", [Retry(), Retry(3), Retry.steps("5s", "1m", mode="blocking")])
 def test_without_hops_there_are_no_retry_topics(retry):
-    """Nothing is created that nobody would read."""
+    """Nothing is created that would never be read."""
     assert make_route(retry=retry).retry_topics_of("billing") == []
 
 

@@ -49,7 +49,7 @@ def test_levels_have_an_order():
 
 
 def test_health_is_a_value():
-    """It is compared by what it says, and nobody can change it."""
+    """It is compared by what it says, and it cannot be changed."""
     assert Health.of([reason(Level.OK)]) == Health.of([reason(Level.OK)])
     with pytest.raises(AttributeError):
         Health.of([]).level = Level.CRITICAL
@@ -112,7 +112,7 @@ def test_a_key_is_fit_for_a_line(key, expected):
     [(-1, "0s"), (0.04, "0s"), (1.26, "1.3s"), (3.0, "3s"), (59.9, "59s"), (125.4, "2m5s"), (7_265, "2h1m")],
 )
 def test_a_time_span_is_said_in_few_words(seconds, expected):
-    """Nobody cares for the milliseconds of an hour, and nothing lasts less than no time."""
+    """The milliseconds of an hour do not matter, and nothing lasts less than no time."""
     assert lasting(seconds) == expected
 
 

@@ -45,7 +45,7 @@ def test_a_failure_is_judged(error, attempt, expected):
     [("2s", [2] * 10), (0, [0] * 10), (None, [1, 2, 4, 8, 10, 10, 10, 10, 10, 10]), ("soon", [1, 2, 4])],
 )
 def test_a_policy_without_retries_gives_those_that_are_asked_for(delay, pauses):
-    """Once, `RetryAfter("2s")` parked its record at once; ten are the most, so that no record is retried for ever."""
+    """Once, `RetryAfter("2s")` parked its record at once; ten are the most, so that no record is retried forever."""
     retry = Retry(backoff="1s", backoff_max="10s", jitter=0)
 
     verdicts = [judge(RetryAfter(delay), attempt, retry) for attempt in range(1, 13)]

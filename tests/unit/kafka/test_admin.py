@@ -12,7 +12,7 @@ from laneway.errors import AdminError
 
 
 class Client:
-    """Answers, or tells what is wrong when it is polled, as librdkafka does."""
+    """Answers, or reports what is wrong when it is polled, as librdkafka does."""
 
     def __init__(self, told):
         self.told, self.is_away, self.news = told, False, []
@@ -37,7 +37,7 @@ def admin(monkeypatch):
 
 
 def test_a_refused_login_is_reported_as_such(admin):
-    """The request itself finds nobody to ask."""
+    """The request itself finds no broker to ask."""
     admin._client.is_away, admin._client.news = True, [KafkaError(KafkaError._AUTHENTICATION, "wrong password")]
     with pytest.raises(AdminError, match="wrong password") as raised:
         admin.brokers(0.1)

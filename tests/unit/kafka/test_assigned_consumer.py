@@ -86,7 +86,7 @@ def _clock(monkeypatch):
 
 
 def test_a_log_that_ends_inside_a_range_is_a_loss(clock):
-    """Its topic was recreated: the rest will never come, and to wait for it would hold the batch up for ever."""
+    """Its topic was recreated: the rest will never come, and to wait for it would block the batch forever."""
     reader = AssignedConsumer({})
     reader.open([OffsetRange("orders", 0, 100, 200)])
     assert reader.fetch(10, 0.1) == []
@@ -107,7 +107,7 @@ def test_a_log_that_ends_inside_a_range_ends_it_when_asked_to_go_on(clock):
 
 
 def test_a_leader_that_is_new_may_know_the_end_of_its_log_late(clock):
-    """It is asked again; what it tells then counts."""
+    """It is asked again; that answer counts."""
     reader = AssignedConsumer({})
     reader.open([OffsetRange("orders", 0, 100, 200)])
     reader.fetch(10, 0.1)

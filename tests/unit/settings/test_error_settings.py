@@ -1,4 +1,4 @@
-"""The section `errors`: when parked records are taken up again."""
+"""The section `errors`: when parked records are run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that clients get, and the ones nobody may give."""
+"""The options that clients get, and the ones that are refused."""
 
 from __future__ import annotations
 

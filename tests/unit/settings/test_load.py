@@ -166,7 +166,7 @@ def test_a_profile_needs_a_file():
 
 
 def test_settings_are_frozen():
-    """Nobody can change settings after they were checked."""
+    """Settings cannot be changed after they were checked."""
     with pytest.raises(ValidationError):
         load().engine = "direct"
 

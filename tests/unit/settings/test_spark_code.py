@@ -132,5 +132,5 @@ def test_the_command_ends_with_2(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("key", HARMLESS)
 def test_harmless_options_pass(key):
-    """What tunes Spark or tells it where to log in is taken as ever."""
+    """What tunes Spark or names where to log in is taken as it is."""
     assert load(overrides={"spark.conf": {key: HARMLESS[key]}}).spark.conf == {key: HARMLESS[key]}

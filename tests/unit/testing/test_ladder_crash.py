@@ -69,7 +69,7 @@ def test_the_newest_record_of_a_unique_handler_is_never_superseded_by_an_older_o
 
 
 def test_a_copy_that_is_left_out_is_not_waited_for(monkeypatch):
-    """Once, a record whose next copy was safe stayed in the backlog for ever, and its key with it."""
+    """Once, a record whose next copy was safe stayed in the backlog forever, and its key with it."""
     app, seen = App("billing"), []
 
     @app.handler(orders, lanes=2, retry=Retry.steps("5s", "5s", mode="ordered"))

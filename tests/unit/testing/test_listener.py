@@ -66,7 +66,7 @@ def test_events_come_while_the_test_waits_for_them():
 
 
 def test_what_a_crash_undid_is_reported_again():
-    """A crash tells nothing; the records that run again do."""
+    """A crash reports nothing; the records that run again do."""
     app, told = App("billing"), []
 
     @app.handler(ORDERS)

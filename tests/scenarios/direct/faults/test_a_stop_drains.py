@@ -81,7 +81,7 @@ def _goes_on(scene: DirectFaultScene, run: LanewayRun) -> None:
 
 
 def _ends_by_force(run: LanewayRun, after: float = 0.0) -> None:
-    """Assert that a signal ends the run after so long, not sooner and hardly later, and that it tells so."""
+    """Assert that a signal ends the run after so long, not sooner and hardly later, with the exit code for it."""
     asked = time.monotonic()
     run.send(signal.SIGTERM)
     assert run.ended(30) == 3, run.output

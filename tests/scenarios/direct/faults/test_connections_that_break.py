@@ -58,10 +58,10 @@ def _freeze(way: Way) -> None:
 
 @pytest.mark.parametrize("harm", [_cut, _silence, _freeze], ids=["reset", "stalled", "frozen broker"])
 def test_nothing_is_lost_or_out_of_order(way: Way, tmp_path: Path, request: pytest.FixtureRequest, harm: Harm) -> None:
-    """Two workers under traffic go on by themselves, stop cleanly, and repeat at most what no commit had told of."""
+    """Two workers under traffic go on by themselves, stop cleanly, and repeat at most what was not committed."""
     scene = DirectScene(f"{broker.HOST}:{way.proxy.port}", tmp_path, request.node.nodeid)
     try:
-        scene.admin.create(scene.topic, 6)
+        scene.create(scene.topic, 6)
         for _ in range(2):
             scene.worker(seconds=0.01, lanes=4)
         scene.wait_for(lambda: scene.told_by(0) and scene.told_by(1), why="two members")

@@ -23,7 +23,7 @@ QUICK = {"LANEWAY__CLUSTERS__MAIN__CONSUMER__METADATA_REFRESH": "500ms"}
 
 
 def _lost(output: str) -> int:
-    """The loss that the summary tells."""
+    """The loss that the summary reports."""
     found = re.search(r"([\d,]+) lost before they could be read", output)
     return int(found[1].replace(",", "")) if found else 0
 

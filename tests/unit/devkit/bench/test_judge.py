@@ -133,7 +133,7 @@ def commit_ahead(soak):
 
 
 def commit_ahead_in_the_log(soak):
-    """One that the worker told nobody of."""
+    """One that the worker did not report."""
     soak.logged.insert(0, LoggedCommit(0, 2, 2.8))
 
 
@@ -186,7 +186,7 @@ def lag(soak):
 
 
 def unacknowledged(soak):
-    """A record that the brokers have and the producer was never told of."""
+    """A record that the brokers have and the producer got no answer about."""
     soak.acknowledged = {0: 3}
 
 
@@ -243,7 +243,7 @@ def test_a_planted_violation_misses_the_bar(soak, plant, missed):
 
 
 def test_the_time_of_a_copy_may_be_off_by_the_doubt(soak):
-    """It is a worker's, and the commit's is a broker's: nobody is accused of a few milliseconds."""
+    """It is a worker's, and the commit's is a broker's: a few milliseconds are no violation."""
     soak.copies = [(2, 3_905)]
 
     assert soak.missed() == set()

@@ -21,7 +21,7 @@ def told(timed, **fields):
 
 
 def test_a_tally_without_calls_is_no_start(timed):
-    """An engine that tells every second may do so before the first call, with no time of one."""
+    """An engine that reports every second may do so before the first call, with no time of one."""
     told(timed)
     assert timed.cold_start == 0.0
     told(timed, handled=5, calls=5, first=1_002.5, last=1_003.0)

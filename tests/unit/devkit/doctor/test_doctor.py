@@ -81,7 +81,7 @@ def test_a_foreign_holder_of_the_port_is_named(tmp_path):
     ],
 )
 def test_a_wrong_address_fails_with_its_reason(address, detail):
-    """The reason tells a wrong name from a wrong port."""
+    """The reason differs for a wrong name and a wrong port."""
     check = check_reachable(address)
 
     assert (check.status, detail in check.detail) == ("failed", True)
