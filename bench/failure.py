@@ -161,7 +161,7 @@ def measured(
     for number in range(repeat):
         for share in shares if number % 2 == 0 else reversed(shares):
             if number and share > 1:
-                continue  # such a share takes so long that once tells enough
+                continue  # such a share takes so long that one run is enough
             found = passes[share]
             before = {
                 "measured": time.strftime("%Y-%m-%d %H:%M"),

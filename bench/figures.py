@@ -59,7 +59,7 @@ def _with_machine(entry: dict[str, Any], file: dict[str, Any], now: dict[str, An
 
 
 def write(path: Path, facts: dict[str, Any]) -> None:
-    """Write a file as a whole or not at all: whoever is interrupted keeps the one before."""
+    """Write a file completely or not at all: an interrupted run keeps the previous one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(facts, indent=1) + "\n")

@@ -62,7 +62,7 @@ def committed(event: OffsetsCommitted) -> None:
 
 
 def end_with_the_soak() -> None:
-    """Nobody writes to our input; it ends when the soak is gone, and so do we."""
+    """Wait for the end of the input, which ends with the soak; then exit."""
     sys.stdin.read()
     os._exit(70)
 

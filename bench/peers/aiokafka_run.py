@@ -1,4 +1,4 @@
-"""A bare aiokafka loop, as one writes it by hand: one record or batch after the other, on uvloop."""
+"""A bare aiokafka loop, as one writes it manually: one record or batch after the other, on uvloop."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def draw(lines: list[Line], facts: dict[str, Any]) -> Figure:
 
 
 def chosen(name: str, lines: list[Line]) -> list[Line]:
-    """Who is in a panel. Who failed or hung is: with no bar, and told as such."""
+    """The peers in a panel. A peer that failed or hung has no bar, and a note."""
     if name == "cpu":
         members = [line for line in lines if line.workload == "w1" and line.cpu]
         # With few records the start-up is all there is: those who got fewer are left out.

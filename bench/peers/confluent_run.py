@@ -1,4 +1,4 @@
-"""A bare confluent-kafka loop, as one writes it by hand: one record or batch after the other."""
+"""A bare confluent-kafka loop, as one writes it manually: one record or batch after the other."""
 
 from __future__ import annotations
 

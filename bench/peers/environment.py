@@ -1,6 +1,6 @@
 """What the peers need: a Python environment of their own, and the jars and classes of the Java peer.
 
-``python bench/peers/environment.py`` makes both; ``--lock`` pins the Python packages and the jars anew.
+``python bench/peers/environment.py`` makes both; ``--lock`` pins the Python packages and the jars again.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def versions() -> dict[str, str]:
 
 
 def lock() -> None:
-    """Pin the packages and the jars anew."""
+    """Pin the packages and the jars again."""
     pin = ("--universal", "--generate-hashes", "--no-emit-index-url", "--quiet", "--upgrade")
     named = ("--custom-compile-command", "python bench/peers/environment.py --lock", "--output-file", LOCK.name)
     _run([_uv(), "pip", "compile", "requirements.in", "--python-version", "3.11", *pin, *named], folder=HERE)
@@ -112,7 +112,7 @@ def _uv() -> str:
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None, folder: Path | None = None) -> None:
-    # A registry that does not answer must not hold the bench up for ever.
+    # A registry that does not answer must not block the bench forever.
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment, cwd=folder, timeout=_PATIENCE
     )

@@ -1,4 +1,4 @@
-"""Job: what a peer's program is told, as plain arguments, because one of the programs is Java."""
+"""Job: the arguments of a peer's program, in plain text, because one of the programs is Java."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Contents:
 
     @property
     def hottest(self) -> int:
-        """Records of the busiest key, which nobody who keeps the order can handle two at once."""
+        """Records of the busiest key, which a system that keeps the order handles one at a time."""
         return max(len(offsets) for _, offsets in self.by_key)
 
     @cached_property

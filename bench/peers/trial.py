@@ -158,7 +158,7 @@ class Trial:
 
     def _figures(self, peer: Watched, notes: Notes, contents: Contents) -> dict[str, Any]:
         found = judge(notes, contents)
-        # What was called after it was told to end does not count as in time.
+        # Calls after the request to end do not count as in time.
         missing = max(0, notes.records - peer.noted)
         is_late = peer.ended_for == "late"
         gave_up = peer.ended_for == "stalled" or peer.status == 0
@@ -167,7 +167,7 @@ class Trial:
             "state": state,
             **found,
             "records_per_second": found["handled"] / found["seconds"] if found["seconds"] else None,
-            # When its time was up, nobody knows whether what is missing would have come.
+            # After its time limit it is unknown whether the missing records would have come.
             "lost": None if is_late and missing else missing,
             "cpu_seconds": peer.cpu_seconds,
             "rss_mb": peer.rss_mb,

@@ -20,7 +20,7 @@ def judge(notes: Notes, contents: Contents) -> dict[str, Any]:
     """
     counted, first, last = notes.counted
     if counted:
-        # Nobody saw single records: whether they came in order cannot be told.
+        # Single records were not recorded, so their order is unknown.
         return {
             "handled": counted,
             "seconds": last - first,

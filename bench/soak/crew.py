@@ -53,7 +53,7 @@ class Worker:
         self.process.send_signal(signal.SIGCONT)
 
     def ask_to_leave(self) -> None:
-        """Ask it to stop in good order."""
+        """Ask it to stop cleanly."""
         self.is_ending = True
         self.process.send_signal(signal.SIGTERM)
 
@@ -99,7 +99,7 @@ class Crew:
                 process = subprocess.Popen(
                     [sys.executable, str(self._script)],
                     env={**self._environ, "SOAK_HISTORY": str(folder)},
-                    # A pipe that nobody writes to: its end tells a worker that the soak is gone.
+                    # A pipe without a writer: its end shows a worker that the soak has ended.
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,

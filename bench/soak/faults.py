@@ -171,7 +171,7 @@ class Chaos:
     def _add_extra(self) -> None:
         extra = self._crew.start()
         with self._lock:
-            # Nobody else's target: it has to be there when it is asked to leave.
+            # No other fault may target it: it must be running when it is asked to leave.
             self._busy.add(extra.name)
         self._extras.append(extra)
 

@@ -85,7 +85,7 @@ _NONE = (
 )
 """What there must be nothing of.
 
-Not among them is what nobody can prevent: calls (`overlaps_between_frozen`, `overlaps_between_others`) and commits
+Not among them is what cannot be prevented: calls (`overlaps_between_frozen`, `overlaps_between_others`) and commits
 (`commit_rewinds`) of a process that was frozen or cut off, and could not know that its partition was another's by then.
 """
 
@@ -183,7 +183,7 @@ def _of_records(findings: Findings, evidence: Evidence) -> dict[str, Any]:
 def _of_commits(evidence: Evidence, owned: OwnershipVerdict) -> dict[str, Any]:
     kinds = Counter(event.kind for event in evidence.told)
     last = {commit.partition: commit.offset for commit in evidence.logged}
-    # A process that calls handlers and never tells of its partitions would pass every check of ownership.
+    # A process that calls handlers and never reports its partitions would pass every check of ownership.
     silent = {name for name, made in evidence.calls.items() if made} - {event.process for event in evidence.told}
     return {
         "assignments": kinds["assigned"],
@@ -216,8 +216,8 @@ def _of_workers(crew: Crew) -> dict[str, Any]:
 def _parked(stage: Stage, clock: Clock) -> list[tuple[_Place, float]]:
     """Where each copy on the error topic came from, with repeats, and when it was made.
 
-    When it was safe there nobody has written down: a little later. So a commit that went out before the copy was made
-    is found, and one that only did not wait for the broker's answer is not.
+    When it was written there is not recorded; a little later. So a commit that went out before the copy was made is
+    found, and one that only did not wait for the broker's answer is not.
     """
     topic = error_topic_name(stage.topic, stage.group)
     if not stage.admin.partitions(topic):

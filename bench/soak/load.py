@@ -44,7 +44,7 @@ class Load:
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
                 "linger.ms": 10,
-                # Longer than any fault: a record that was given up might still turn up, and nobody would know.
+                # Longer than any fault: a record that was given up might still arrive unnoticed.
                 "delivery.timeout.ms": 600_000,
             }
         )

@@ -49,7 +49,7 @@ class Stage:
 
     @property
     def proxied(self) -> str:
-        """The nodes behind their proxies; whoever begins here stays behind them."""
+        """The nodes behind their proxies; a client that starts here stays behind them."""
         return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies)
 
     def ends(self, topic: str = "") -> dict[int, int]:

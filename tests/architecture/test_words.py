@@ -25,7 +25,7 @@ BANNED = {
     r"\bwhat (holds|held) .{0,20}\bup\b": "what blocks",
     r"\bgets? on\b": "makes progress",
     r"\bfor ever\b": "forever",
-    r"\b(takes?|taken) up\b": "handles; starts",
+    r"\b(takes|taken) up\b": "handles; starts",
     r"\bmade of it\b|\bwhat becomes? of\b": "what happens to",
     r"\blet go\b|\blets? the interpreter go\b": "release",
 }
@@ -41,6 +41,8 @@ PLACES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.py")),
     *sorted((ROOT / "examples").rglob("*.md")),
+    *sorted((ROOT / "bench").rglob("*.py")),
+    *sorted((ROOT / "bench").glob("*.md")),
 ]
 
 
@@ -63,7 +65,8 @@ def prose_of(path, kinds=("",)):
         if token.type in {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)}:
             if not token.string.startswith(kinds):
                 continue
-            yield from enumerate(token.string.splitlines(), token.start[0])
+            words = re.sub(r"\{[^{}]*\}", "…", token.string)  # names inside an f-string are code
+            yield from enumerate(words.splitlines(), token.start[0]) if " " in words else ()
 
 
 def banned_in(lines):
