@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from laneway._core.scheduler import Scheduler
+from laneway._core.scheduler import Lanes, Scheduler
 
 KEYS = st.sampled_from([None, None, b"", b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"])
 
@@ -27,7 +27,7 @@ class Line:
 
     lane: int
     items: list[Item] = field(default_factory=list)
-    is_out: bool = False
+    is_busy: bool = False
     until: float | None = None
 
 
@@ -43,7 +43,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @initialize(lanes=st.integers(1, 5), per_partition=st.sampled_from([None, 1, 2, 3]))
     def begin(self, lanes, per_partition):
-        self.scheduler = Scheduler(lanes, per_partition)
+        self.scheduler = Scheduler(Lanes(lanes, per_partition))
         self.per_partition = per_partition
         self.lines: dict[object, Line] = {}
         self.turns: list[OpenTurn] = []
@@ -67,7 +67,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     def _takeable(self):
         limit = self.per_partition
         return [
-            line for line in self.lines.values() if not line.is_out and (limit is None or self._busy(line.lane) < limit)
+            line
+            for line in self.lines.values()
+            if not line.is_busy and (limit is None or self._busy(line.lane) < limit)
         ]
 
     @rule(what=st.lists(st.tuples(KEYS, st.sampled_from([0, 0, 0, 1, 2]), st.integers(0, 9)), min_size=1, max_size=8))
@@ -84,18 +86,18 @@ class SchedulerMachine(RuleBasedStateMachine):
     def take(self, most):
         takeable = self._takeable()
         turn = self.scheduler.take(most)
-        if len(self.turns) >= self.scheduler.lanes or not takeable:
+        if len(self.turns) >= self.scheduler.lanes.total or not takeable:
             assert turn is None
             return
         assert turn, "a lane is free and a key is ready, yet nothing was given"
         lanes = set()
         for queue in turn:
             line = self._line_of(queue)
-            assert not line.is_out, "a key is in two turns"
+            assert not line.is_busy, "a key is in two turns"
             work = queue.work()
             assert work == line.items[: len(work)]
             assert work
-            line.is_out = True
+            line.is_busy = True
             lanes.add(line.lane)
         total = sum(len(queue.work()) for queue in turn)
         assert total <= most
@@ -127,7 +129,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def settle(self, data):
         queue = self._pick(data)
         done = data.draw(st.integers(0, queue.taken))
-        self._advance(queue, done).is_out = False
+        self._advance(queue, done).is_busy = False
         self.scheduler.settle(queue, done)
 
     @precondition(lambda self: any(turn.unresolved for turn in self.turns))
@@ -138,7 +140,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         begun = data.draw(st.integers(0, len(queues)))
         done = [data.draw(st.integers(0, queue.taken)) for queue in queues[:begun]]
         for queue, count in zip_longest(queues, done, fillvalue=0):
-            self._advance(queue, count).is_out = False
+            self._advance(queue, count).is_busy = False
         self.scheduler.settle_all(queues, done)
 
     @precondition(lambda self: any(turn.unresolved for turn in self.turns))
@@ -148,7 +150,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         # What is postponed is a record that failed, so at least one is left.
         done = data.draw(st.integers(0, queue.taken - 1))
         self._advance(queue, done).until = self.now + pause
-        self.scheduler.postpone(queue, done, self.now + pause)
+        self.scheduler.advance(queue, done)
+        self.scheduler.postpone(queue, self.now + pause)
 
     def _retain(self, data, queue, pause):
         """Some items of a turn are to be run again: they stay at the head, and the key stays out for a while."""
@@ -160,10 +163,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.overtook.update(item.number for item in gone)
         line.items[: len(work)] = kept
         line.until = self.now + pause
-        self.scheduler.retain(queue, kept)
-        assert queue.work() == kept
+        self.scheduler.advance(queue, kept)
+        assert queue.items[queue.start :][: len(kept)] == kept
         self.counts_are_exact(is_between=True)
-        self.scheduler.postpone(queue, 0, self.now + pause)
+        self.scheduler.postpone(queue, self.now + pause)
 
     @precondition(lambda self: any(turn.unresolved for turn in self.turns))
     @rule(data=st.data(), pause=st.integers(0, 5))
@@ -191,7 +194,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         queue = data.draw(st.sampled_from(self.parked))
         self.parked.remove(queue)
         done = data.draw(st.integers(1, queue.taken))
-        self._advance(queue, done).is_out = False
+        self._advance(queue, done).is_busy = False
         self.scheduler.settle(queue, done)
 
     @precondition(lambda self: self.pushed)
@@ -217,7 +220,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.now += passed
         due = [line for line in self.lines.values() if line.until is not None and line.until <= self.now]
         for line in due:
-            line.until, line.is_out = None, False
+            line.until, line.is_busy = None, False
         assert len(due) == self.scheduler.wake(self.now)
 
     @invariant()
@@ -227,8 +230,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         scheduler, lines = self.scheduler, self.lines.values()
         assert sum(len(line.items) for line in lines) == scheduler.records
         assert sum(item.size for line in lines for item in line.items) == scheduler.size
-        assert sum(len(line.items) for line in lines if not line.is_out) == scheduler.ready
-        assert len(self.turns) == scheduler.lanes_busy <= scheduler.lanes
+        assert sum(len(line.items) for line in lines if not line.is_busy) == scheduler.ready
+        assert len(self.turns) == scheduler.lanes.busy <= scheduler.lanes.total
         if is_between:
             return  # kept, and not yet postponed
         assert min((line.until for line in lines if line.until is not None), default=None) == scheduler.next_wake
@@ -243,18 +246,18 @@ class SchedulerMachine(RuleBasedStateMachine):
             self.parked.extend(turn.unresolved)
             self.scheduler.end_turn(turn.queues)
         for queue in self.parked:
-            self._advance(queue, 0).is_out = False
+            self._advance(queue, 0).is_busy = False
             self.scheduler.settle(queue, 0)
         self.now += 100
         self.scheduler.wake(self.now)
         for line in self.lines.values():
-            line.until, line.is_out = None, False
+            line.until, line.is_busy = None, False
         while not self.scheduler.is_idle:
             self.take(3)
             turn = self.turns.pop()
             done = [queue.taken for queue in turn.queues]
             for queue, count in zip(turn.queues, done, strict=True):
-                self._advance(queue, count).is_out = False
+                self._advance(queue, count).is_busy = False
             self.scheduler.settle_all(turn.queues, done)
             self.scheduler.end_turn(turn.queues)
         self.counts_are_exact()

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from laneway._core.call import Call
 from laneway._core.copy_index import CopyIndex
 from laneway._core.deferred_keys import DeferredKeys
-from laneway._core.desk import Desk
 from laneway._core.ledger import Ledger
-from laneway._core.result import Result
+from laneway._core.processor import Processor
+from laneway._core.turn import TurnReport
 from laneway.errors import Skip
 from simulation.parts import Flaw
 
@@ -84,19 +84,19 @@ class Core:
         self._steps = steps
         self._calls = [Call(route, clock) for route in steps]
         self._shared = self._deferred(waiting, 0) if is_shared else None
-        self._desks = []
+        self._processors = []
         for step, (route, sender) in enumerate(zip(steps, senders, strict=True)):
-            desk = Desk(
-                route,
+            processor = Processor(
+                [route],
                 "sim",
                 lanes=lanes,
                 sender=sender,
                 clock=clock,
                 per_partition=per_partition,
-                backlog=self._shared if is_shared else self._deferred(waiting, step),
+                deferred=self._shared if is_shared else self._deferred(waiting, step),
             )
-            desk.ledger = _WatchedLedger(partial(check_finish, step))
-            self._desks.append(desk)
+            processor.steps[0].ledger = _WatchedLedger(partial(check_finish, step))
+            self._processors.append(processor)
 
     def _deferred(self, waiting, above):
         deferred = DeferredKeys()
@@ -107,20 +107,20 @@ class Core:
 
     def room(self, step=0):
         """How many records may be admitted."""
-        return self._desks[step].room
+        return self._processors[step].room
 
     def admit(self, records, step=0, *, is_last=False):
         """Hand over records that were read from the topic of a step; *is_last*: no more will come."""
-        self._desks[step].admit(records)
-        self._desks[step].is_closing = is_last
+        self._processors[step].admit(records)
+        self._processors[step].is_closing = is_last
 
     def is_ready(self, step=0):
         """Whether a record waits for a lane."""
-        return bool(self._desks[step].scheduler.ready)
+        return bool(self._processors[step].ready)
 
     def take(self, step=0):
         """A turn, or None."""
-        queues = self._desks[step].take()
+        queues = self._processors[step].take()
         return None if queues is None else _Turn(step, queues)
 
     def run(self, turn):
@@ -138,8 +138,8 @@ class Core:
 
     def run_partly(self, turn, *, stops, seconds):
         """As `run` for single records, but the turn may end after any key: *stops* is asked after each."""
-        route, result = self._steps[turn.step], Result()
-        posted = self._calls[turn.step]._posted
+        route, result = self._steps[turn.step], TurnReport()
+        posted = self._calls[turn.step]._encoded
         for index, part in enumerate(turn.parts):
             done = 0
             for record in part.records:
@@ -149,7 +149,7 @@ class Core:
                         route.topic.value.decode(record.raw)
                     answer = route.function(record)
                     if answer is None:
-                        result.finished.append(record)
+                        result.handled.append(record)
                     else:
                         result.outputs.append(((record,), posted(answer)))
                 except Skip:
@@ -168,28 +168,28 @@ class Core:
 
     def settle(self, turn, report):
         """Act on a report."""
-        self._desks[turn.step].settle(turn.queues, report.result)
+        self._processors[turn.step].settle(turn.queues, report.result)
 
     def tick(self):
         """Let time pass."""
-        for desk in self._desks:
-            desk.tick()
+        for processor in self._processors:
+            processor.tick()
 
     @property
     def next_wake(self):
         """When `tick` has something to do, or None."""
-        return min((time for desk in self._desks if (time := desk.next_wake) is not None), default=None)
+        return min((time for processor in self._processors if (time := processor.next_wake) is not None), default=None)
 
     @property
     def is_done(self):
         """Whether everything admitted has ended."""
-        return all(desk.is_done for desk in self._desks)
+        return all(processor.is_done for processor in self._processors)
 
     @property
     def is_empty(self):
         """Whether nothing is left in memory."""
         return self.is_done and not any(
-            desk.outbox.pending or desk.outbox.size or desk.scheduler.size for desk in self._desks
+            processor.outbox.pending or processor.outbox.size or processor.size for processor in self._processors
         )
 
     @property
@@ -199,12 +199,12 @@ class Core:
 
     def committable(self, partition, step=0):
         """The offset that may be committed, or None."""
-        return self._desks[step].ledger.committable(partition)
+        return self._processors[step].steps[0].ledger.committable(partition)
 
     def unfinished(self, partition, step=0):
         """The offsets admitted and not finished, in order."""
-        return self._desks[step].ledger.unfinished(partition)
+        return self._processors[step].steps[0].ledger.unfinished(partition)
 
     def close(self):
         """End; gives the tally of each step."""
-        return [desk.close() for desk in self._desks]
+        return [processor.close() for processor in self._processors]

@@ -556,7 +556,8 @@ class LadderSchedule:
             if life.fate.get(entry) is None:
                 waits[key] = life.due[entry]
             elif key in waits:
-                delay = self.delays[life.target.pop(entry) - 1] if self.plan[entry.origin].kind == "again" else 0
+                target = life.target.pop(entry)
+                delay = self.delays[target - 1] if self.plan[entry.origin].kind == "again" else 0
                 del life.fate[entry]
                 life.due[entry] = max(waits[key], self.clock.now + delay - 1e-9)
         for entry in reversed(failed):

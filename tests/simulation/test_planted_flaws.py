@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from laneway._core import desk as _desk
+from laneway._core import decide as _decide
 from laneway._core.call import Call
-from laneway._core.copies import Copies
-from laneway._core.desk import Desk
+from laneway._core.copies import CopyWriter
 from laneway._core.ledger import Ledger
-from laneway._core.members import Members
-from laneway._core.outbox import Letter, Outbox
-from laneway._core.replies import Replies
+from laneway._core.messages import PendingMessage
+from laneway._core.outbox import Outbox
+from laneway._core.processor import Processor
 from laneway._core.scheduler import KeyQueue, Scheduler
 from laneway._declare.retry import Park, judge
 from laneway.errors import CodecError, Reject
@@ -35,7 +34,7 @@ def finds(text):
 
 def test_a_pause_that_is_not_kept_is_found(monkeypatch):
     """A retry before its time breaks a promise."""
-    monkeypatch.setattr(Scheduler, "postpone", lambda self, queue, done, until: self.settle(queue, done))
+    monkeypatch.setattr(Scheduler, "postpone", lambda self, queue, until: self.release(queue))
     finds("before its pause is over")
 
 
@@ -67,7 +66,7 @@ def test_a_key_in_two_turns_is_found(monkeypatch):
             self.pop(key, None)
 
     def forgetful(self, items, keys, partitions=None):
-        self._queues = Lenient({key: queue for key, queue in self._queues.items() if not queue.is_out})
+        self._queues = Lenient({key: queue for key, queue in self._queues.items() if not queue.is_busy})
         push(self, items, keys, partitions)
 
     monkeypatch.setattr(Scheduler, "push", forgetful)
@@ -94,7 +93,7 @@ def test_lanes_beyond_their_number_are_found(monkeypatch):
 
     def uncounted(self, most):
         turn = take(self, most)
-        self.lanes_busy = 0
+        self.lanes.busy = 0
         return turn
 
     monkeypatch.setattr(Scheduler, "take", uncounted)
@@ -109,56 +108,50 @@ def test_a_commit_beyond_an_unfinished_record_is_found(monkeypatch):
 
 def test_a_finish_before_the_messages_are_safe_is_found(monkeypatch):
     """A record is not finished when its messages are only handed over."""
-    send = Replies.send
+    produce = Processor._produce
 
-    def hasty(self, records, posted, older=()):
-        self._handled(records, older, is_parked=False)
-        send(self, records, posted)
+    def hasty(self, reply, messages):
+        self._replied(reply)
+        produce(self, reply, messages)
 
-    monkeypatch.setattr(Replies, "send", hasty)
+    monkeypatch.setattr(Processor, "_produce", hasty)
     finds("its outcome is not durable")
 
 
 def test_a_finish_before_the_copy_is_safe_is_found(monkeypatch):
     """A record is not finished when its copy is only handed over."""
-    send = Copies._send_parked
+    error_copy = Processor._error_copy
 
     def hasty(self, record, *rest):
         self._finish((record,))
-        send(self, record, *rest)
+        return error_copy(self, record, *rest)
 
-    monkeypatch.setattr(Copies, "_send_parked", hasty)
+    monkeypatch.setattr(Processor, "_error_copy", hasty)
     finds("its outcome is not durable")
 
 
 def test_a_key_that_does_not_wait_for_its_copy_is_found(monkeypatch):
     """The next record of a key waits until the copy of the failed one is acknowledged."""
-
-    def hasty(self, jobs, then):
-        then()
-        for job in jobs:
-            job(lambda: None)
-
-    monkeypatch.setattr(Copies, "_run", hasty)
+    monkeypatch.setattr(Scheduler, "hold", lambda self, queue, count, until=0.0: self.release(queue))
     finds("is not safe")
 
 
 def test_a_failed_try_taken_for_success_is_found(monkeypatch):
     """A message that was refused did not land."""
-    heard = Letter.heard
-    monkeypatch.setattr(Letter, "heard", lambda self, _error: heard(self, None))
+    answered = PendingMessage.answered
+    monkeypatch.setattr(PendingMessage, "answered", lambda self, _error: answered(self, None))
     finds("its outcome is not durable")
 
 
-def test_a_letter_that_is_dropped_is_found(monkeypatch):
+def test_a_message_that_is_dropped_is_found(monkeypatch):
     """A message that is not repeated leaves its record unfinished."""
-    monkeypatch.setattr(Outbox, "_not_delivered", lambda self, letter, _error, _now: self._gone(letter))
+    monkeypatch.setattr(Outbox, "repeat", lambda self, message, _error, _now: self.over(message))
     finds("")
 
 
 def test_memory_beyond_the_bound_is_found(monkeypatch):
     """Reading on while acknowledgements are awaited fills the memory."""
-    monkeypatch.setattr(Desk, "room", property(lambda self: max(0, self._most_records - self.scheduler.records)))
+    monkeypatch.setattr(Processor, "room", property(lambda self: max(0, self._most_records - self.records)))
     finds("in memory")
 
 
@@ -168,31 +161,31 @@ def test_one_attempt_too_many_is_found(monkeypatch):
     def lenient(error, attempt, retry, step):
         return judge(error, attempt, replace(retry, attempts=retry.attempts + 1), step)
 
-    monkeypatch.setattr(_desk, "judge", lenient)
+    monkeypatch.setattr(_decide, "judge", lenient)
     finds("is called again after its end")
 
 
 def test_an_empty_key_taken_for_none_is_found(monkeypatch):
     """The copy of a record with an empty key has an empty key."""
-    parked = Copies._parked
+    encoded = CopyWriter.encoded
 
-    def careless(self, record, failure, reduced=""):
-        topic, key, *rest = parked(self, record, failure, reduced)
+    def careless(self, *what):
+        topic, key, *rest = encoded(self, *what)
         return (topic, key or None, *rest)
 
-    monkeypatch.setattr(Copies, "_parked", careless)
+    monkeypatch.setattr(CopyWriter, "encoded", careless)
     finds("another key, value or time")
 
 
 def test_a_miscount_is_found(monkeypatch):
     """The tally says what happened."""
-    settle = Desk.settle
+    settle = Processor.settle
 
-    def careless(self, turn, result):
-        settle(self, turn, result)
-        self.tally.skipped += bool(result.skipped)
+    def careless(self, turn, report):
+        settle(self, turn, report)
+        self.tally.skipped += bool(report.skipped)
 
-    monkeypatch.setattr(Desk, "settle", careless)
+    monkeypatch.setattr(Processor, "settle", careless)
     finds("the tally says")
 
 
@@ -222,33 +215,41 @@ def test_marks_of_a_call_that_failed_are_found(monkeypatch):
 
 def test_a_retried_member_that_loses_its_place_is_found(monkeypatch):
     """It comes before what waits behind its batch."""
+    advance = Scheduler.advance
 
-    def to_the_end(self, queue, items):
+    def to_the_end(self, queue, over):
+        if not isinstance(over, list):
+            return advance(self, queue, over)
         taken = queue.work()
-        self.records -= len(taken) - len(items)
-        self.size -= sum(item.size for item in taken) - sum(item.size for item in items)
-        queue.items[queue.start :] = [*queue.items[queue.start + queue.taken :], *items]
+        self.records -= len(taken) - len(over)
+        self.size -= sum(item.size for item in taken) - sum(item.size for item in over)
+        queue.items[queue.start :] = [*queue.items[queue.start + queue.taken :], *over]
+        queue.taken = 0
+        return None
 
-    monkeypatch.setattr(Scheduler, "retain", to_the_end)
+    monkeypatch.setattr(Scheduler, "advance", to_the_end)
     finds("a batch has")
 
 
 def test_a_finished_member_that_is_tried_again_is_found(monkeypatch):
     """Only those that were marked are called again."""
-    monkeypatch.setattr(Scheduler, "retain", lambda self, queue, items: None)
+    advance = Scheduler.advance
+    monkeypatch.setattr(
+        Scheduler, "advance", lambda self, queue, over: advance(self, queue, 0 if isinstance(over, list) else over)
+    )
     finds("next are")
 
 
 def test_one_verdict_for_a_whole_batch_is_found(monkeypatch):
     """A member that is new in its batch is not parked because another one has used up its tries."""
-    fail = Members._fail
+    judged = _decide._judged
 
-    def harsh(self, queue, failed, verdicts, now, older):
-        if any(isinstance(self._judge(record, error), Park) for record, error in failed):
-            failed = [(record, Reject()) for record, _ in failed]
-        fail(self, queue, failed, verdicts, now, older)
+    def harsh(failed, spec, verdicts):
+        found = judged(failed, spec, verdicts)
+        is_over = any(isinstance(verdict, Park) for *_, verdict in found)
+        return [(record, Reject(), Park()) for record, *_ in found] if is_over else found
 
-    monkeypatch.setattr(Members, "_fail", harsh)
+    monkeypatch.setattr(_decide, "_judged", harsh)
     finds("has a copy on the error topic, its fate is None")
 
 
@@ -266,8 +267,8 @@ def test_an_undecodable_member_that_is_forgotten_is_found(monkeypatch):
 
 def test_messages_that_no_record_waits_for_are_found_when_they_are_dropped(monkeypatch):
     """Once, a batch whose members were all marked lost the messages it returned."""
-    send = Replies.send
+    produce = Processor._produce
     monkeypatch.setattr(
-        Replies, "send", lambda self, records, posted, older=(): records and send(self, records, posted, older)
+        Processor, "_produce", lambda self, reply, messages: reply.records and produce(self, reply, messages)
     )
     finds("messages were never sent")

@@ -146,7 +146,7 @@ def make_turn(*groups):
         queue = KeyQueue(records[0].key, records[0], 0)
         queue.items = list(records)
         queue.taken = len(records)
-        queue.is_out = True
+        queue.is_busy = True
         turn.append(queue)
     return turn
 

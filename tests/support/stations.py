@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import contextmanager
 from typing import Any
 
 from laneway import Topic
-from laneway._core.breaker import BreakerState
-from laneway._core.deferred_keys import DeferredKeys
+from laneway._core.commands import Drain
 from laneway._declare.record import Record
 from laneway._engines.direct.host import AppHost
 from laneway._engines.direct.stalls import Heard, explain
@@ -52,9 +50,6 @@ def station_of(app, records, post=None, lanes=4):
         lanes=lanes,
         sender=post or Post(),
         loop=lambda: host.loop,
-        lock=threading.Lock(),
-        backlog=DeferredKeys(),
-        breaker=BreakerState(),
         notice=lambda _: None,
         listener=heard.hear,
     )
@@ -63,12 +58,12 @@ def station_of(app, records, post=None, lanes=4):
         station.intake.put(records)
 
     def cause(partition=0, offset=0, timeout=5.0):
-        return station.look(lambda: explain(station, [(partition, offset)], heard, 30.0), timeout)
+        return station.look(lambda: explain(station, [("orders", partition, offset)], heard, 30.0), timeout)
 
     station.cause = cause
     try:
         yield station
     finally:
-        station.order(station.desk.wind_up)
+        station.post(Drain())
         station.abandon()
         host.close()

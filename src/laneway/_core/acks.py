@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laneway.errors import DeclarationError, Unacknowledged
 
@@ -29,7 +29,7 @@ class Ack:
             courier.hand_over(record.value, when_safe=ack.done)
     """
 
-    __slots__ = ("_board", "_said", "is_released", "place")
+    __slots__ = ("_board", "_said", "is_released")
 
     def __init__(self) -> None:
         # Without a lock: what is said is written before the board is looked for, and the board before it looks at what
@@ -38,8 +38,6 @@ class Ack:
         self._said: dict[str, Exception | None] = {}
         self.is_released = False
         """Whether `release` was called."""
-        self.place: tuple[KeyQueue[Record[Any]], int, Record[Any]] | None = None
-        """The record, and where it stands in its key's queue; None once its key has gone on."""
 
     def done(self) -> None:
         """The record's outcome is durable: it is finished."""
@@ -80,41 +78,30 @@ class Ack:
             self._board.tell(self)
 
 
+class Waiting(NamedTuple):
+    """A record that its handler has left to an `Ack`."""
+
+    record: Record[Any]
+    queue: KeyQueue[Record[Any]] | None
+    """Held; None once its key has continued."""
+
+
 class Acks:
-    """The records of a desk that wait to be acknowledged. The desk owns it; only `tell` may be called by others.
+    """The records that wait to be acknowledged. The processor owns it; only `tell` may be called by others."""
 
-    Args:
-        settle: lets a key go on.
-        finish: told of a record whose outcome is durable.
-        fail: told of a record that failed while its key waits.
-        copy: told of a record that failed when its key had gone on.
-    """
-
-    def __init__(
-        self,
-        *,
-        settle: Callable[[KeyQueue[Record[Any]], int], None],
-        finish: Callable[[Record[Any]], None],
-        fail: Callable[[KeyQueue[Record[Any]], int, Record[Any], Exception], None],
-        copy: Callable[[Record[Any], Exception], None],
-    ) -> None:
-        self._settle = settle
-        self._finish = finish
-        self._fail = fail
-        self._copy = copy
+    def __init__(self) -> None:
         self._news: deque[Ack] = deque()
-        self._records: dict[Ack, Record[Any]] = {}
+        self._waiting: dict[Ack, Waiting] = {}
         self.wake: Callable[[], None] = lambda: None
-        """Called when something was acknowledged, so that the desk's owner looks."""
+        """Called when something was acknowledged, so that the owner looks."""
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._records)
+        return len(self._waiting)
 
-    def keep(self, queue: KeyQueue[Record[Any]], done: int, record: Record[Any], ack: Ack) -> None:
+    def wait(self, ack: Ack, record: Record[Any], queue: KeyQueue[Record[Any]]) -> None:
         """A function has returned and left its record; the key waits."""
-        self._records[ack] = record
-        ack.place = (queue, done, record)
+        self._waiting[ack] = Waiting(record, queue)
         ack.watch(self)
 
     @property
@@ -123,7 +110,7 @@ class Acks:
         return bool(self._news)
 
     def note(self, ack: Ack) -> None:
-        """Something was said of a record. Who settles it looks again; to wake him would take a lock that he holds."""
+        """Something was said of a record. Its owner looks again; to wake it would take a lock that it holds."""
         self._news.append(ack)
 
     def tell(self, ack: Ack) -> None:
@@ -131,31 +118,26 @@ class Acks:
         self._news.append(ack)
         self.wake()
 
-    def tick(self) -> None:
-        """Act on what was said."""
-        while self._news:
+    def poll(self) -> list[tuple[Ack, Waiting]]:
+        """Those of which something was said, each with what waits; one that is over waits no longer."""
+        found: list[tuple[Ack, Waiting]] = []
+        for _ in range(len(self._news)):
             ack = self._news.popleft()
-            if ack not in self._records:
+            waiting = self._waiting.get(ack)
+            if waiting is None:
                 continue
-            place, record = ack.place, self._records[ack]
             if ack.is_over:
-                del self._records[ack]
-                ack.place = None
-                if ack.error is None:
-                    if place is not None:
-                        self._settle(place[0], place[1] + 1)
-                    self._finish(record)
-                elif place is None:
-                    self._copy(record, ack.error)
-                else:
-                    self._fail(*place, ack.error)
-            elif ack.is_released and place is not None:
-                ack.place = None
-                self._settle(place[0], place[1] + 1)
+                del self._waiting[ack]
+            elif not ack.is_released or waiting.queue is None:
+                continue
+            else:
+                self._waiting[ack] = Waiting(waiting.record, None)
+            found.append((ack, waiting))
+        return found
 
     def waiting(self) -> list[Record[Any]]:
-        """The records that wait, those whose key has gone on too."""
-        return list(self._records.values())
+        """The records that wait, those whose key has continued too."""
+        return [waiting.record for waiting in self._waiting.values()]
 
 
 def acknowledging(function: Callable[..., Any], name: str, *, is_async: bool) -> Callable[[Record[Any]], Any]:
@@ -164,8 +146,8 @@ def acknowledging(function: Callable[..., Any], name: str, *, is_async: bool) ->
     def checked(answer: object, ack: Ack) -> None:
         if answer is not None:
             raise DeclarationError(
-                f"handler {name!r} acknowledges by hand and returned {type(answer).__name__}; it must return None, for "
-                "a message that is sent after the acknowledgement could be lost"
+                f"handler {name!r} acknowledges manually and returned {type(answer).__name__}; it must return None, "
+                "for a message that is sent after the acknowledgement could be lost"
             )
         if not ack.is_over:
             raise Unacknowledged(ack)

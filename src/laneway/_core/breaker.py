@@ -14,16 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laneway._clock import Clock
-    from laneway._core.result import Result
+    from laneway._core.events import EventEmitter
     from laneway._core.scheduler import KeyQueue
-    from laneway._core.telling import Telling
+    from laneway._core.turn import TurnReport
     from laneway._declare.breaker import Breaker
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
-    from laneway._declare.retry import Retry
     from laneway.observe import Tally
 
-__all__ = ["BreakerState", "Gate", "uncalled"]
+__all__ = ["BreakerState", "CircuitBreaker", "uncalled"]
 
 _LONGEST = 300  # characters of an error's text
 _NOTICE_EVERY = 10.0  # seconds between two notices of probes that fail
@@ -32,7 +31,7 @@ _NOTICE_EVERY = 10.0  # seconds between two notices of probes that fail
 class BreakerState:
     """Whether a breaker is open, and when the next probe is due. Times are those of a monotonic clock.
 
-    It may outlive the desk that uses it: a task that ends takes neither the count nor an open breaker with it.
+    It may outlive the processor that uses it: a task that ends takes neither the count nor an open breaker with it.
     """
 
     __slots__ = ("failures", "is_open", "opened_at", "probe_at", "probes")
@@ -68,56 +67,56 @@ class BreakerState:
         self.failures = self.probes = 0
 
 
-class Gate:
-    """Lets the calls of one desk begin while the breaker is closed, and one at a time, as a probe, while it is open.
+class CircuitBreaker:
+    """Lets the calls of a handler begin while it is closed, and one at a time, as a probe, while it is open.
 
-    The desk owns it and tells it what begins and ends; the thread that may call the desk may call it.
+    The processor owns it and says what begins and ends.
 
     Args:
-        route: whose calls these are.
+        spec: whose calls these are.
         breaker: what was declared for it.
-        state: of the breaker, which another desk may have left.
+        state: of the breaker, which another processor may have left.
         tally: where openings and open time are counted.
-        telling: makes the events.
+        events: makes the events.
         clock: the time.
-        notice: told in words when the breaker opens and closes.
+        notice: called with a text when the breaker opens and closes.
     """
 
     def __init__(
         self,
-        route: HandlerSpec,
+        spec: HandlerSpec,
         breaker: Breaker,
         state: BreakerState,
         *,
         tally: Tally,
-        telling: Telling,
+        events: EventEmitter,
         clock: Clock,
         notice: Callable[[str], None] | None,
     ) -> None:
-        self._name = route.name
-        self._retry = route.retry
+        self._name = spec.name
+        self._retry = spec.retry
         self._breaker = breaker
         self._state = state
         self._tally = tally
-        self._telling = telling
+        self._events = events
         self._clock = clock
         self._notice = notice
         self._noticed = 0.0
         self._counted = clock.monotonic()
         """Until when open time is in the tally."""
         self._running: set[int] = set()
-        """Ids of the turns that are out."""
+        """Ids of the turns that run."""
         self._stale: set[int] = set()
-        """Those of them that were out when the breaker opened: what fails of them is kept whenever they end."""
+        """Those of them that ran when the breaker opened: what fails of them is kept whenever they end."""
         self._probe: int | None = None
         self._is_seen = False
         """A due probe was asked for and there was nothing to do: what comes next wakes the runner, not the clock."""
         self._has_complained = False
 
     @classmethod
-    def of(cls, route: HandlerSpec, state: BreakerState | None, **rest: Any) -> Gate | None:
-        """A gate for a handler that has a breaker, made as the class is."""
-        return None if route.breaker is None else cls(route, route.breaker, state or BreakerState(), **rest)
+    def of(cls, spec: HandlerSpec, state: BreakerState | None, **rest: Any) -> CircuitBreaker | None:
+        """For a handler that has a breaker; None for another."""
+        return None if spec.breaker is None else cls(spec, spec.breaker, state or BreakerState(), **rest)
 
     @property
     def is_open(self) -> bool:
@@ -156,28 +155,26 @@ class Gate:
         return self._is_seen
 
     def began(self, turn: object) -> None:
-        """A turn is out: a probe when the breaker is open."""
+        """A turn runs: a probe when the breaker is open."""
         self._running.add(id(turn))
         if self._state.is_open:
             self._probe = id(turn)
 
-    def ended(self, turn: list[KeyQueue[Record[Any]]], result: Result, *, was_good: bool = False) -> None:
-        """A turn is over. What is not to be judged is taken out of *result*: its records stay where they are.
+    def ended(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport, *, was_good: bool = False) -> bool:
+        """A turn is over; True in an outage: failures of the handler are not judged, and their records called again.
 
         Args:
             turn: what `began`.
-            result: what became of it.
+            report: what happened.
             was_good: whether a part of it that was settled before has succeeded.
         """
-        failures = [error for _, error in result.failures.values()] + [error for *_, error in result.members]
+        failures = [error for _, error in report.failures.values()] + [error for *_, error in report.members]
         error = next((error for error in failures if is_failure(error, self._retry)), None)
-        is_handled = bool(result.finished or result.outputs)
-        if result.members and is_handled and not result.is_halted:
+        if report.members and report.has_success and not report.is_halted:
             error = None  # a call that returned has succeeded, whatever members it marked
         # In a batch, those that were dropped before a call that failed do not make it a success.
-        is_good = is_handled or (bool(result.skipped) and not (result.members and error))
-        if self.saw(turn, error, is_good=is_good or was_good):
-            self._tally.retried += _give_back(result, self._retry)
+        is_good = report.has_success or (bool(report.skipped) and not (report.members and error))
+        return self.saw(turn, error, is_good=is_good or was_good)
 
     def saw(self, turn: object, error: Exception | None, *, is_good: bool) -> bool:
         """What came of a turn or table; True when its failure is not to be judged, and it is called again.
@@ -202,7 +199,7 @@ class Gate:
             self._is_seen = False
             self._counted = now
             self._tally.breaker_opened += 1
-            self._tell(error, now)
+            self._announce(error, now)
         return error is not None
 
     def _probed(self, error: Exception | None, now: float, *, is_good: bool) -> None:
@@ -217,20 +214,20 @@ class Gate:
             return
         self._tally.breaker_seconds += now - self._counted
         self._counted = now
-        self._tell(error, now)
+        self._announce(error, now)
 
-    def _tell(self, error: Exception | None, now: float) -> None:
-        """The one place where it is told that the breaker opened, that a probe failed, or that it closed."""
+    def _announce(self, error: Exception | None, now: float) -> None:
+        """Say that the breaker opened, that a probe failed, or that it closed."""
         state, open_for = self._state, timedelta(seconds=now - self._state.opened_at)
         if error is None:
-            self._telling.tell(BreakerClosed(handler=self._name, open_for=open_for))
+            self._events.emit(BreakerClosed(handler=self._name, open_for=open_for))
             self._say(f"closed after {in_words(open_for)}; work goes on", now)
             return
         pause = self._breaker.pause_after(state.probes)
         text = f"{type(error).__name__}: {text_of(error)}"[:_LONGEST]
         rest = f"{text}; its records wait, nothing more is read, and the next probe is in {in_words(pause)}"
         if not state.probes:
-            self._telling.tell(BreakerOpened(handler=self._name, failures=state.failures, error=text, pause=pause))
+            self._events.emit(BreakerOpened(handler=self._name, failures=state.failures, error=text, pause=pause))
             self._say(f"opened after {state.failures} failures in a row, the last one {rest}", now)
         elif now - self._noticed >= _NOTICE_EVERY:
             self._say(f"is still open, since probe {state.probes} failed with {rest}", now)
@@ -255,25 +252,10 @@ class Gate:
             return False
 
 
-def uncalled(turn: list[KeyQueue[Record[Any]]], result: Result) -> set[int]:
+def uncalled(turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> set[int]:
     """Ids of the records of a batch that have no outcome."""
-    ended = [*result.finished, *result.skipped]
-    ended += [record for records, _ in result.outputs for record in records]
-    ended += [record for _, record, _ in result.members]
-    ended += [record for records in result.older.values() for record in records]
+    ended = [*report.handled, *report.skipped]
+    ended += [record for records, _ in report.outputs for record in records]
+    ended += [record for _, record, _ in report.members]
+    ended += [record for records in report.superseded.values() for record in records]
     return {id(record) for queue in turn for record in queue.work()} - set(map(id, ended))
-
-
-def _give_back(result: Result, retry: Retry) -> int:
-    """Take the failures of the handler out of a result, so that their records wait as if not called; how many.
-
-    They go to the end of the line of keys, each at the head of its own: the next probe is another key's, and a bad
-    record alone cannot keep the breaker open.
-    """
-    kept = {id(record) for _, record, error in result.members if is_failure(error, retry)}
-    result.members = [member for member in result.members if id(member[1]) not in kept]
-    result.back |= kept
-    failed = [index for index, (_, error) in result.failures.items() if is_failure(error, retry)]
-    for index in failed:
-        del result.failures[index]
-    return len(kept) + len(failed)

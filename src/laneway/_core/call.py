@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._core.batch_pieces import BatchPieces, groups_of
 from laneway._core.breaker import uncalled
 from laneway._core.interceptors import StandIns, intercepted, producing
-from laneway._core.result import Result
+from laneway._core.turn import TurnReport
 from laneway._declare.breaker import is_failure
 from laneway._declare.record import Batch, Record
 from laneway.codecs import Raw
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laneway._clock import Clock
-    from laneway._core.result import Posted
     from laneway._core.scheduler import KeyQueue
+    from laneway._core.turn import EncodedMessage
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.retry import Retry
 
@@ -55,24 +55,24 @@ class Call:
         self._timeout = route.timeout.total_seconds() if route.timeout else None
         self._clock = clock
         self._slice = slice_
-        self._open: dict[int, tuple[Iterator[KeyQueue[Record[Any]]], Result]] = {}
-        """Id of a turn under way to what is left of it, and its result. Each queue is given once, to whoever asks."""
+        self._open: dict[int, tuple[Iterator[KeyQueue[Record[Any]]], TurnReport]] = {}
+        """Id of a turn under way to what is left of it, and its report. Each queue is given once, to whoever asks."""
 
-    def relieve(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[list[KeyQueue[Record[Any]]], Result] | None:
-        """The queues that the lane of a turn has not begun, and will not, and its result so far.
+    def unbegun(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[list[KeyQueue[Record[Any]]], TurnReport] | None:
+        """The queues that the lane of a turn has not begun, and will not, and its report so far.
 
         None when the turn is not under way. Any thread may call it.
         """
-        rest, result = self._open.get(id(turn), (None, None))
-        return None if rest is None or result is None else (list(rest), result)
+        rest, report = self._open.get(id(turn), (None, None))
+        return None if rest is None or report is None else (list(rest), report)
 
-    def single(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+    def single(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Call a sync function for each record of a turn."""
-        result, function, codec = Result(), self._function, self._codec
-        finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
+        report, function, codec = TurnReport(), self._function, self._codec
+        handled, done, limit, halts = report.handled, report.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
-        for index, queue in enumerate(self._opened(turn, result)):
+        for index, queue in enumerate(self._opened(turn, report)):
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
                 try:
@@ -85,29 +85,29 @@ class Call:
                         answer = function(record)
                         self._check_limit(start, limit)
                     if answer is None:
-                        finished.append(record)
+                        handled.append(record)
                     else:
-                        result.outputs.append(((record,), self._posted(answer)))
+                        report.outputs.append(((record,), self._encoded(answer)))
                 except Exception as error:  # noqa: BLE001 - the lane boundary: any failure of user code climbs the ladder
-                    if not self._is_skipped(result, index, record, error):
+                    if not self._is_skipped(report, index, record, error):
                         break
                 count += 1
-            result.calls += count
+            report.calls += count
             done.append(count)
             # Reading the clock at each record would cost more than a fast handler.
-            if (halts and _has_failed(result, index, self._retry)) or (
+            if (halts and _has_failed(report, index, self._retry)) or (
                 (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
             ):
                 break
-        return self._over(turn, result, began)
+        return self._over(turn, report, began)
 
-    async def single_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+    async def single_async(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Await an async function for each record of a turn."""
-        result, function, codec = Result(), self._function, self._codec
-        finished, done, limit, halts = result.finished, result.done, self._timeout, self._halts
+        report, function, codec = TurnReport(), self._function, self._codec
+        handled, done, limit, halts = report.handled, report.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
-        for index, queue in enumerate(self._opened(turn, result)):
+        for index, queue in enumerate(self._opened(turn, report)):
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
                 try:
@@ -115,48 +115,48 @@ class Call:
                         record.value = codec.decode(record.raw)
                     answer = await (function(record) if limit is None else self._limited(function(record), limit))
                     if answer is None:
-                        finished.append(record)
+                        handled.append(record)
                     else:
-                        result.outputs.append(((record,), self._posted(answer)))
+                        report.outputs.append(((record,), self._encoded(answer)))
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
-                    if not self._is_skipped(result, index, record, error):
+                    if not self._is_skipped(report, index, record, error):
                         break
                 count += 1
-            result.calls += count
+            report.calls += count
             done.append(count)
-            if (halts and _has_failed(result, index, self._retry)) or (
+            if (halts and _has_failed(report, index, self._retry)) or (
                 (index & 3 == 3 or count > 3) and self._clock.monotonic() > end
             ):
                 break
-        return self._over(turn, result, began)
+        return self._over(turn, report, began)
 
-    async def one_async(self, record: Record[Any]) -> Result | None:
+    async def one_async(self, record: Record[Any]) -> TurnReport | None:
         """As `single_async` with a turn of one record; None when it was handled and there is nothing more to say.
 
         That is nearly every turn of a slow handler, and what a lane costs is made of such small things. The caller
         takes the time.
         """
-        result = None
+        report = None
         try:
             if self._codec is not None and record.raw is not None:
                 record.value = self._codec.decode(record.raw)
             call = self._function(record)
             answer = await (call if self._timeout is None else self._limited(call, self._timeout))
             if answer is not None:
-                posted = self._posted(answer)
-                result = Result()
-                result.outputs.append(((record,), posted))
-                result.done.append(1)
+                encoded = self._encoded(answer)
+                report = TurnReport()
+                report.outputs.append(((record,), encoded))
+                report.done.append(1)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
-            result = Result()
-            result.done.append(int(self._is_skipped(result, 0, record, error)))
-        if result is not None:
-            result.calls = 1
-        return result
+            report = TurnReport()
+            report.done.append(int(self._is_skipped(report, 0, record, error)))
+        if report is not None:
+            report.calls = 1
+        return report
 
-    def batch(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+    def batch(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Call a sync function with the records of a turn together, or piece by piece."""
-        result, pieces = self._gather(turn)
+        report, pieces = self._gather(turn)
         began = self._clock.monotonic()
         for piece in pieces:
             start = self._clock.monotonic()
@@ -165,75 +165,75 @@ class Call:
                 answer = self._function(batch)
                 if self._timeout is not None:
                     self._check_limit(start, self._timeout)
-                self._accept(result, pieces, batch, answer)
+                self._accept(report, pieces, batch, answer)
             except Skip as skip:
-                self._skip_all(result, piece, skip)
+                self._skip_all(report, piece, skip)
             except Exception as error:  # noqa: BLE001 - the lane boundary
-                self._fail_all(result, pieces, piece, error)
-                if self._halts and self._is_enough(result, error):
+                self._fail_all(report, pieces, piece, error)
+                if self._halts and self._is_enough(report, error):
                     break
-        return self._closed(result, turn, pieces, began)
+        return self._closed(report, turn, pieces, began)
 
-    async def batch_async(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+    async def batch_async(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Await an async function with the records of a turn together, or piece by piece."""
-        result, pieces = self._gather(turn)
+        report, pieces = self._gather(turn)
         began = self._clock.monotonic()
         for piece in pieces:
             batch = Batch(piece.copy())
             try:
                 call = self._function(batch)
                 answer = await (call if self._timeout is None else self._limited(call, self._timeout))
-                self._accept(result, pieces, batch, answer)
+                self._accept(report, pieces, batch, answer)
             except Skip as skip:
-                self._skip_all(result, piece, skip)
+                self._skip_all(report, piece, skip)
             except asyncio.CancelledError as error:
-                self._fail_all(result, pieces, piece, self._cancelled(error))
+                self._fail_all(report, pieces, piece, self._cancelled(error))
             except Exception as error:  # noqa: BLE001 - the lane boundary
-                self._fail_all(result, pieces, piece, error)
-                if self._halts and self._is_enough(result, error):
+                self._fail_all(report, pieces, piece, error)
+                if self._halts and self._is_enough(report, error):
                     break
-        return self._closed(result, turn, pieces, began)
+        return self._closed(report, turn, pieces, began)
 
-    def _opened(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> Iterator[KeyQueue[Record[Any]]]:
+    def _opened(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> Iterator[KeyQueue[Record[Any]]]:
         rest = iter(turn)
         if len(turn) == 1:
             return rest
         # The first one is the lane's whatever happens, or a lane that is slow to begin would be left with nothing.
         first = next(rest)
-        self._open[id(turn)] = (rest, result)
+        self._open[id(turn)] = (rest, report)
         return chain((first,), rest)
 
-    def _over(self, turn: list[KeyQueue[Record[Any]]], result: Result, began: float) -> Result:
+    def _over(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport, began: float) -> TurnReport:
         self._open.pop(id(turn), None)
-        result.calls += len(result.failures)
-        result.seconds = self._clock.monotonic() - began
-        return result
+        report.calls += len(report.failures)
+        report.seconds = self._clock.monotonic() - began
+        return report
 
-    def _is_skipped(self, result: Result, index: int, record: Record[Any], error: BaseException) -> bool:
+    def _is_skipped(self, report: TurnReport, index: int, record: Record[Any], error: BaseException) -> bool:
         """Take down how a call ended that did not return; whether the next record of its queue may be called."""
         if isinstance(error, Skip):
-            self._skip_all(result, (record,), error)
+            self._skip_all(report, (record,), error)
             return True
         if isinstance(error, asyncio.CancelledError):
             error = self._cancelled(error)
-        result.failures[index] = (record, error)  # type: ignore[assignment]  # of the others only exceptions are caught
+        report.failures[index] = (record, error)  # type: ignore[assignment]  # of the others only exceptions are caught
         return False
 
-    def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[Result, BatchPieces]:
+    def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[TurnReport, BatchPieces]:
         """What to call with; a kind that is wrong fails all of it before anything is called."""
-        result = Result()
-        records = self._decoded(turn, result)
+        report = TurnReport()
+        records = self._decoded(turn, report)
         if self._grouping is None:
-            return result, BatchPieces(turn, [records], bisect=self._bisect)
+            return report, BatchPieces(turn, [records], bisect=self._bisect)
         try:
             groups = groups_of(self._grouping, records, self._name) if records else []
         except DeclarationError as error:
             pieces = BatchPieces(turn, [])
-            result.members += pieces.failed(records, error)
-            return result, pieces
-        return result, BatchPieces(turn, groups, bisect=self._bisect)
+            report.members += pieces.failed(records, error)
+            return report, pieces
+        return report, BatchPieces(turn, groups, bisect=self._bisect)
 
-    def _decoded(self, turn: list[KeyQueue[Record[Any]]], result: Result) -> list[Record[Any]]:
+    def _decoded(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> list[Record[Any]]:
         """Decode the members; what cannot be decoded is parked alone and does not fail the others."""
         codec, stand_ins = self._codec, self._stand_ins
         if codec is None and stand_ins is None and not self._is_unique:
@@ -242,7 +242,7 @@ class Call:
         for index, queue in enumerate(turn):
             work = queue.work()
             if self._is_unique and len(work) > 1:
-                result.older[id(work[-1])] = work[:-1]
+                report.superseded[id(work[-1])] = work[:-1]
                 work = work[-1:]
             for record in work:
                 try:
@@ -252,14 +252,14 @@ class Call:
                         stand_ins.add(record)
                     records.append(record)
                 except Skip as skip:
-                    self._skip_all(result, [record], skip)
+                    self._skip_all(report, [record], skip)
                 except Exception as error:  # noqa: BLE001 - a codec is user code too
-                    result.members.append((index, record, error))
+                    report.members.append((index, record, error))
         return records
 
-    def _accept(self, result: Result, pieces: BatchPieces, batch: Batch[Any], answer: object) -> None:
+    def _accept(self, report: TurnReport, pieces: BatchPieces, batch: Batch[Any], answer: object) -> None:
         """Take over what the handler returned. All that can fail comes first, so that a failed call leaves no trace."""
-        posted = None if answer is None else self._posted(answer)
+        encoded = None if answer is None else self._encoded(answer)
         records = pieces.now
         if batch.fates:
             fates = self._fates(pieces.now, batch)
@@ -267,14 +267,14 @@ class Call:
             for record in pieces.now:
                 error = fates.get(id(record))
                 if isinstance(error, Skip):
-                    self._skip_all(result, [record], error)
+                    self._skip_all(report, [record], error)
                 elif error is not None:
-                    result.members += pieces.failed((record,), error)
-        if posted is None:
-            result.finished += records
+                    report.members += pieces.failed((record,), error)
+        if encoded is None:
+            report.handled += records
         else:
             # Also when every record was marked: what the handler wants to say must not depend on who else is there.
-            result.outputs.append((records, posted))
+            report.outputs.append((records, encoded))
 
     def _fates(self, piece: list[Record[Any]], batch: Batch[Any]) -> dict[int, Exception]:
         """Id of a marked record to what was said of it last.
@@ -296,36 +296,38 @@ class Call:
         return {id(record): error for record, error in batch.fates}
 
     @staticmethod
-    def _fail_all(result: Result, pieces: BatchPieces, records: list[Record[Any]], error: Exception) -> None:
+    def _fail_all(report: TurnReport, pieces: BatchPieces, records: list[Record[Any]], error: Exception) -> None:
         """The call failed, whatever was marked before: so did every record, unless the halves are to tell which."""
         if not pieces.halve(error):
-            result.members += pieces.failed(records, error)
+            report.members += pieces.failed(records, error)
 
-    def _is_enough(self, result: Result, error: Exception) -> bool:
+    def _is_enough(self, report: TurnReport, error: Exception) -> bool:
         """Whether the rest of a turn is left to the breaker to decide on.
 
         Halves are looked at until two records have failed and none was handled: then it is not a record's fault.
         """
-        is_lost = not self._bisect or (len(result.members) > 1 and not result.finished and not result.outputs)
-        result.is_halted = is_lost and is_failure(error, self._retry)
-        return result.is_halted
+        is_lost = not self._bisect or (len(report.members) > 1 and not report.handled and not report.outputs)
+        report.is_halted = is_lost and is_failure(error, self._retry)
+        return report.is_halted
 
-    def _skip_all(self, result: Result, records: Sequence[Record[Any]], skip: Skip) -> None:
-        result.skipped += records
+    def _skip_all(self, report: TurnReport, records: Sequence[Record[Any]], skip: Skip) -> None:
+        report.skipped += records
         if self._keeps_reasons:
-            result.reasons |= dict.fromkeys(map(id, records), skip)
+            report.reasons |= dict.fromkeys(map(id, records), skip)
 
-    def _closed(self, result: Result, turn: list[KeyQueue[Record[Any]]], pieces: BatchPieces, began: float) -> Result:
+    def _closed(
+        self, report: TurnReport, turn: list[KeyQueue[Record[Any]]], pieces: BatchPieces, began: float
+    ) -> TurnReport:
         if self._stand_ins is not None:
             self._stand_ins.forget(turn)
-        result.done = [queue.taken for queue in turn]
-        result.calls, result.back = pieces.calls, pieces.back
-        if result.is_halted:
-            result.back |= uncalled(turn, result)
-        result.seconds = self._clock.monotonic() - began
-        return result
+        report.done = [queue.taken for queue in turn]
+        report.calls, report.back = pieces.calls, pieces.back
+        if report.is_halted:
+            report.back |= uncalled(turn, report)
+        report.seconds = self._clock.monotonic() - began
+        return report
 
-    def _posted(self, answer: object) -> list[Posted]:
+    def _encoded(self, answer: object) -> list[EncodedMessage]:
         """Encode here, in the lane, so that a value which cannot be encoded fails its record."""
         return [
             (
@@ -365,7 +367,7 @@ class Call:
             ) from error
 
 
-def _has_failed(result: Result, index: int, retry: Retry) -> bool:
+def _has_failed(report: TurnReport, index: int, retry: Retry) -> bool:
     """Whether the handler, and not the record, failed at a queue of a turn."""
-    failure = result.failures.get(index)
+    failure = report.failures.get(index)
     return failure is not None and is_failure(failure[1], retry)

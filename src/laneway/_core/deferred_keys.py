@@ -9,6 +9,7 @@ from laneway._core.headers import origin_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
+    from laneway._core.scheduler import KeyQueue
     from laneway._declare.record import Record
 
 __all__ = ["DeferredKeys"]
@@ -116,6 +117,28 @@ class DeferredKeys:
         keys = self._steps.get(partition)
         steps = None if keys is None else keys.get(key)
         return None if steps is None else min((found for found in steps if found > step), default=None)
+
+    def cut(self, queue: KeyQueue[Record[Any]], step: int) -> int | None:
+        """The step where the first records of a queue must wait, None when they may run; takes only these.
+
+        The others have their answer when those are settled and the queue is taken again. A key that is not the
+        record's own may have records of several partitions, and waits in each for itself.
+        """
+        items, start, key = queue.items, queue.start, queue.key
+        record = items[start]
+        partition = record.partition
+        behind = self.behind(partition, key, step)
+        answer = None if behind is None or self.precedes(key, record) else behind
+        # By index: a copy of all that is taken, for the few that are left of it, would not be O(1) for each.
+        for count in range(1, queue.taken):
+            record = items[start + count]
+            if record.partition != partition:
+                partition = record.partition
+                behind = self.behind(partition, key, step)
+            if answer != (None if behind is None or self.precedes(key, record) else behind):
+                queue.taken = count
+                break
+        return answer
 
     def _waits_since(self, partition: int, key: Hashable, offset: int) -> None:
         oldest = self._oldest.setdefault(partition, {})

@@ -13,12 +13,13 @@ from laneway.errors import DeclarationError, Skip
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from laneway._core.result import Posted
+    from laneway._core.events import EventEmitter
     from laneway._core.scheduler import KeyQueue
+    from laneway._core.turn import EncodedMessage
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.interceptors import Interceptor
 
-__all__ = ["Censor", "StandIns", "intercepted", "producing"]
+__all__ = ["StandIns", "intercepted", "intercepted_copy", "producing"]
 
 
 class StandIns:
@@ -84,40 +85,35 @@ def _take_over(batch: Batch[Any], shown: Batch[Any], members: dict[int, Record[A
     batch.fates.extend((members.get(id(record), record), error) for record, error in shown.fates)
 
 
-class Censor:
-    """Lets copies for the error topic pass the error interceptors. One that fails is passed over: no copy is lost.
+def intercepted_copy(
+    encoded: EncodedMessage,
+    record: Record[Any],
+    error: Exception,
+    interceptors: Sequence[Interceptor],
+    events: EventEmitter,
+) -> EncodedMessage | None:
+    """Let a copy for the error topic pass the error interceptors; None when it is not to be sent.
 
-    Args:
-        interceptors: in their order.
-        failed: told of one that failed, by its name, with the record and why.
+    One that fails is passed over and an event says so: no copy is lost.
     """
-
-    def __init__(
-        self, interceptors: Sequence[Interceptor], failed: Callable[[str, Record[Any], Exception], None]
-    ) -> None:
-        self._interceptors = interceptors
-        self._failed = failed
-
-    def passed(self, posted: Posted, record: Record[Any], error: Exception) -> Posted | None:
-        """What is sent in place of a copy; None when nothing is."""
-        topic, key, value, headers, partition, timestamp = posted
-        message: Message[Any] = Message(Topic(topic), value, key, headers, partition, timestamp)
-        shown = _copied(record)
-        for interceptor in self._interceptors:
-            try:
-                # Its own list of headers: what it appended before it failed must not go out.
-                found = interceptor(message.replaced(headers=list(message.headers)), shown, error)
-                if found is None:
-                    return None
-                if not isinstance(found, Message):
-                    raise _wrong("error", interceptor, found, "a Message")  # noqa: TRY301 - a failure of it like others
-                posted, message = _posted(found), found
-            except Exception as failed:  # noqa: BLE001 - user code
-                self._failed(name_of(interceptor), record, failed)
-        return posted
+    topic, key, value, headers, partition, timestamp = encoded
+    message: Message[Any] = Message(Topic(topic), value, key, headers, partition, timestamp)
+    shown = _copied(record)
+    for interceptor in interceptors:
+        try:
+            # Its own list of headers: what it appended before it failed must not go out.
+            found = interceptor(message.replaced(headers=list(message.headers)), shown, error)
+            if found is None:
+                return None
+            if not isinstance(found, Message):
+                raise _wrong("error", interceptor, found, "a Message")  # noqa: TRY301 - a failure of it like others
+            encoded, message = _encoded(found), found
+        except Exception as failed:  # noqa: BLE001 - user code
+            events.interceptor_failed(name_of(interceptor), record, failed)
+    return encoded
 
 
-def _posted(message: Message[Any]) -> Posted:
+def _encoded(message: Message[Any]) -> EncodedMessage:
     """A copy as it is sent; what no client takes is refused here, since it would be tried for ever."""
     value = None if message.value is None else message.topic.value.encode(message.value)
     headers = [(name, as_key(text)) for name, text in message.headers]

@@ -12,7 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-__all__ = ["KeyQueue", "Scheduler", "Turn"]
+__all__ = ["KeyQueue", "Lanes", "Scheduler", "Turn"]
 
 
 class _Sized(Protocol):
@@ -35,8 +35,12 @@ class KeyQueue(msgspec.Struct, Generic[T], eq=False, gc=False):
     """The partition, when lanes are strict."""
     start: int = 0
     taken: int = 0
-    is_out: bool = False
-    """In work, waiting for its copy to be parked, or postponed: not to be given to a lane now."""
+    is_busy: bool = False
+    """In work, postponed or held: not to be given to a lane now."""
+    held: int = 0
+    """Deliveries and acknowledgements that must arrive before the key continues."""
+    until: float = 0.0
+    """When its head may run again after they have arrived; 0 for at once."""
 
     def work(self) -> list[T]:
         """The items a lane has taken, in order."""
@@ -47,50 +51,59 @@ Turn = list[KeyQueue[T]]
 """What one lane works through: queues whose taken items no other lane touches."""
 
 
+class Lanes:
+    """How many turns may run at once, and how many do. All schedulers of a handler share one.
+
+    Args:
+        total: how many may run at once.
+        per_partition: most turns at once for the items of one partition (strict lanes); None lets a busy partition
+            use the lanes of the others.
+    """
+
+    __slots__ = ("busy", "busy_by_partition", "per_partition", "total")
+
+    def __init__(self, total: int, per_partition: int | None = None) -> None:
+        self.total = max(1, total)
+        self.busy = 0
+        self.per_partition = per_partition
+        self.busy_by_partition: dict[int, int] = {}
+
+
 class Scheduler(Generic[T]):
     """Gives ready keys to free lanes; a key with an item in work is not ready.
 
-    Lanes are a count, not a hash: any free lane takes the oldest ready key, so none idles while a key waits. With
-    *per_partition* a partition may use no more than that many lanes at once (strict lanes).
+    Lanes are a count, not a hash: any free lane takes the oldest ready key, so none idles while a key waits.
 
     Not thread-safe: one thread owns it, or a lock of the owner guards it. Every operation is O(1) per item.
 
     Args:
-        lanes: how many turns may be out at once.
-        per_partition: most turns out for the items of one partition; None lets a busy partition borrow.
+        lanes: those that its turns use.
     """
 
     __slots__ = (
         "_blocked",
-        "_busy",
         "_late",
         "_order",
-        "_per_partition",
         "_queues",
         "_ready",
         "lanes",
-        "lanes_busy",
         "ready",
         "records",
         "size",
     )
 
-    def __init__(self, lanes: int, per_partition: int | None = None) -> None:
-        self.lanes = max(1, lanes)
-        self.lanes_busy = 0
-        """Turns out now."""
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
         self.records = 0
         """Items pushed and not settled."""
         self.size = 0
         """Their bytes."""
         self.ready = 0
-        """Items of keys that are not out: a lane could take them, unless strict lanes hold their partition back."""
+        """Items of keys that are not busy: a lane could take them, unless strict lanes hold their partition back."""
         self._queues: dict[Hashable, KeyQueue[T]] = {}
         self._ready: deque[KeyQueue[T]] = deque()
         self._late: list[tuple[float, int, KeyQueue[T]]] = []
         self._order = count()  # ties of the heap fall to the earlier one, never to a comparison of queues
-        self._per_partition = per_partition
-        self._busy: dict[int, int] = {}
         self._blocked: dict[int, deque[KeyQueue[T]]] = {}
 
     def push(self, items: Iterable[T], keys: Iterable[Hashable], partitions: Iterable[int] | None = None) -> None:
@@ -111,7 +124,7 @@ class Scheduler(Generic[T]):
                 takeable += 1
             else:
                 queue.items.append(item)
-                if not queue.is_out:
+                if not queue.is_busy:
                     takeable += 1
         self.records += added
         self.size += size
@@ -120,10 +133,11 @@ class Scheduler(Generic[T]):
     def take(self, most: int) -> Turn[T] | None:
         """Give a free lane up to *most* items; None when no lane is free or nothing is ready."""
         ready = self._ready
-        if not ready or self.lanes_busy >= self.lanes:
+        lanes = self.lanes
+        if not ready or lanes.busy >= lanes.total:
             return None
-        if self._per_partition is not None:
-            return self._take_strict(most)
+        if lanes.per_partition is not None:
+            return self._take_strict(most, lanes.per_partition)
         turn: Turn[T] = []
         left, given = most, 0
         while ready and left > 0:
@@ -132,23 +146,24 @@ class Scheduler(Generic[T]):
             waiting = len(queue.items) - queue.start
             given += waiting
             queue.taken = min(waiting, left)
-            queue.is_out = True
+            queue.is_busy = True
             left -= waiting
             turn.append(queue)
         self.ready -= given
-        self.lanes_busy += 1
+        lanes.busy += 1
         return turn
 
     def end_turn(self, turn: Sequence[KeyQueue[T]] = ()) -> None:
-        """A lane is free again. Its queues are settled or postponed on their own; one that is not stays out."""
-        self.lanes_busy -= 1
-        if self._per_partition is not None and turn:
+        """A lane is free again. Its queues are settled, postponed or held on their own; one that is not stays busy."""
+        lanes = self.lanes
+        lanes.busy -= 1
+        if lanes.per_partition is not None and turn:
             lane = turn[0].lane
-            self._busy[lane] -= 1
-            self._unblock(lane)
+            lanes.busy_by_partition[lane] -= 1
+            self.unblock(lane)
 
     def settle(self, queue: KeyQueue[T], done: int) -> None:
-        """The first *done* taken items are finished with; the rest, and what waits behind, become ready again."""
+        """`advance` and `release` in one: what is left becomes ready again."""
         items = queue.items
         if done == 1 == len(items):  # the commonest by far
             self.size -= items[0].size
@@ -156,19 +171,13 @@ class Scheduler(Generic[T]):
             if queue.key is not None:
                 del self._queues[queue.key]
             return
-        self._advance(queue, done)
-        left = len(queue.items) - queue.start
-        if left:
-            queue.is_out = False
-            self.ready += left
-            self._ready.append(queue)
-        elif queue.key is not None:
-            del self._queues[queue.key]
+        self.advance(queue, done)
+        self.release(queue)
 
     def settle_all(self, queues: Iterable[KeyQueue[T]], done: Iterable[int]) -> None:
         """As `settle` for each queue with its number; queues that have none were not begun.
 
-        One whose number is negative is passed over: somebody else sees to it.
+        One whose number is negative is left alone.
         """
         known = self._queues
         records = size = 0
@@ -186,25 +195,62 @@ class Scheduler(Generic[T]):
         self.records -= records
         self.size -= size
 
-    def retain(self, queue: KeyQueue[T], items: list[T]) -> None:
-        """Of the taken items only these are still to be run, in this order; the others are finished with."""
-        taken = queue.work()
-        self.records -= len(taken) - len(items)
-        self.size -= sum(item.size for item in taken) - sum(item.size for item in items)
-        queue.items[queue.start : queue.start + queue.taken] = items
-        queue.taken = len(items)
+    def advance(self, queue: KeyQueue[T], over: int | list[T]) -> None:
+        """What is over leaves the queue: so many taken items, or all of them but these, which stay at its head."""
+        if isinstance(over, list):
+            taken = queue.work()
+            self.records -= len(taken) - len(over)
+            self.size -= sum(item.size for item in taken) - sum(item.size for item in over)
+            queue.items[queue.start : queue.start + queue.taken] = over
+        elif over:
+            start = queue.start
+            for item in queue.items[start : start + over] if over > 1 else (queue.items[start],):
+                self.size -= item.size
+            self.records -= over
+            queue.start = start = start + over
+            # Cutting the list at each item would cost O(n); at half its length it costs O(1) each, and no more
+            # finished items are kept in memory than unfinished ones.
+            if start * 2 >= len(queue.items):
+                del queue.items[:start]
+                queue.start = 0
+        queue.taken = 0
 
-    def postpone(self, queue: KeyQueue[T], done: int, until: float) -> None:
-        """As `settle`, but the key stays out until `wake` is called with a time of *until* or later."""
-        self._advance(queue, done)
+    def release(self, queue: KeyQueue[T]) -> None:
+        """The key continues: what is left of it becomes ready."""
+        left = len(queue.items) - queue.start
+        if left:
+            queue.is_busy = False
+            self.ready += left
+            self._ready.append(queue)
+        elif queue.key is not None:
+            del self._queues[queue.key]
+
+    def postpone(self, queue: KeyQueue[T], until: float) -> None:
+        """The key stays busy until `wake` is called with a time of *until* or later."""
         heapq.heappush(self._late, (until, next(self._order), queue))
+
+    def hold(self, queue: KeyQueue[T], count: int, until: float = 0.0) -> None:
+        """The key stays busy until *count* more deliveries or acknowledgements have arrived, and then until a time."""
+        queue.held += count
+        queue.until = max(queue.until, until)
+
+    def arrived(self, queue: KeyQueue[T]) -> None:
+        """One of them has arrived; after the last one the key continues."""
+        queue.held -= 1
+        if queue.held:
+            return
+        until, queue.until = queue.until, 0.0
+        if until and len(queue.items) > queue.start:
+            self.postpone(queue, until)
+        else:
+            self.release(queue)
 
     def wake(self, now: float) -> int:
         """Make the postponed keys ready whose time has come, before those that wait already; returns how many."""
         woken = 0
         while self._late and self._late[0][0] <= now:
             queue = heapq.heappop(self._late)[2]
-            queue.is_out = False
+            queue.is_busy = False
             self.ready += len(queue.items) - queue.start
             self._ready.appendleft(queue)
             woken += 1
@@ -219,17 +265,17 @@ class Scheduler(Generic[T]):
         dropped = 0
         for name, queue in queues.items():
             # In place: a lane may be looking at what it has taken.
-            at = queue.start + (queue.taken if queue.is_out and name not in late else 0)
+            at = queue.start + (queue.taken if queue.is_busy and name not in late else 0)
             kept = [item for item in queue.items[at:] if not is_unwanted(item)]
             gone = len(queue.items) - at - len(kept)
             if not gone:
                 continue
             dropped += gone
             self.size -= sum(item.size for item in queue.items[at:]) - sum(item.size for item in kept)
-            if not queue.is_out:
+            if not queue.is_busy:
                 self.ready -= gone
             queue.items[at:] = kept
-            if len(queue.items) == queue.start and (not queue.is_out or name in late) and queue.key is not None:
+            if len(queue.items) == queue.start and (not queue.is_busy or name in late) and queue.key is not None:
                 del self._queues[queue.key]
         self.records -= dropped
         if dropped:
@@ -243,7 +289,7 @@ class Scheduler(Generic[T]):
         keyless += [queue for _, _, queue in self._late if queue.key is None]
         keyless += [queue for line in self._blocked.values() for queue in line if queue.key is None]
         for queue in (*self._queues.values(), *keyless):
-            yield from queue.items[queue.start + (queue.taken if queue.is_out and id(queue) not in late else 0) :]
+            yield from queue.items[queue.start + (queue.taken if queue.is_busy and id(queue) not in late else 0) :]
 
     def postponed(self, after: float) -> Iterator[T]:
         """The items of keys that `wake` leaves alone at that time."""
@@ -279,18 +325,19 @@ class Scheduler(Generic[T]):
     def _give(self, queue: KeyQueue[T], most: int) -> int:
         waiting = len(queue.items) - queue.start
         queue.taken = min(waiting, most)
-        queue.is_out = True
+        queue.is_busy = True
         self.ready -= waiting
         return queue.taken
 
-    def _take_strict(self, most: int) -> Turn[T] | None:
+    def _take_strict(self, most: int, per_partition: int) -> Turn[T] | None:
         """As `take`, one partition a turn, passing over partitions that use all of their lanes."""
         turn: Turn[T] = []
+        busy = self.lanes.busy_by_partition
         lane, left = -1, most
         passed: list[KeyQueue[T]] = []
         while self._ready and left > 0:
             queue = self._ready.popleft()
-            if not turn and self._busy.get(queue.lane, 0) >= (self._per_partition or 1):
+            if not turn and busy.get(queue.lane, 0) >= per_partition:
                 self._blocked.setdefault(queue.lane, deque()).append(queue)
                 continue
             if turn and queue.lane != lane:
@@ -305,28 +352,15 @@ class Scheduler(Generic[T]):
         self._ready.extendleft(reversed(passed))
         if not turn:
             return None
-        self._busy[lane] = self._busy.get(lane, 0) + 1
-        self.lanes_busy += 1
-        if self._busy[lane] < (self._per_partition or 1):
+        busy[lane] = busy.get(lane, 0) + 1
+        self.lanes.busy += 1
+        if busy[lane] < per_partition:
             # This turn may hold several keys that came back one for each lane: the next lane needs one too.
-            self._unblock(lane)
+            self.unblock(lane)
         return turn
 
-    def _unblock(self, lane: int) -> None:
+    def unblock(self, lane: int) -> None:
+        """A partition has a free lane: one of its keys that had to wait for it may be taken."""
         blocked = self._blocked.get(lane)
         if blocked:
             self._ready.append(blocked.popleft())
-
-    def _advance(self, queue: KeyQueue[T], done: int) -> None:
-        if done:
-            start = queue.start
-            for item in queue.items[start : start + done] if done > 1 else (queue.items[start],):
-                self.size -= item.size
-            self.records -= done
-            queue.start = start = start + done
-            # Cutting the list at each item would cost O(n); at half its length it costs O(1) each, and no more
-            # finished items are kept in memory than unfinished ones.
-            if start * 2 >= len(queue.items):
-                del queue.items[:start]
-                queue.start = 0
-        queue.taken = 0

@@ -26,7 +26,17 @@ OVERSIZE: tuple[Oversize, ...] = ("wait", "reference")
 """What happens to a copy that is too large for the error topic even without its trace."""
 _ANY = "\0"  # stands for the app, whose name a spec does not know; no topic name contains it
 
-__all__ = ["Buffer", "HandlerSpec", "Kind", "Order", "OrderBy", "Oversize", "check_together", "checked"]
+__all__ = [
+    "Buffer",
+    "HandlerSpec",
+    "Kind",
+    "Order",
+    "OrderBy",
+    "Oversize",
+    "check_together",
+    "checked",
+    "is_coroutine_function",
+]
 
 Order = Literal["key", "partition", "none"]
 Kind = Literal["single", "batch", "unique", "custom", "columnar"]
@@ -118,8 +128,7 @@ class HandlerSpec:
     @property
     def is_async(self) -> bool:
         """Whether the handler is an ``async def``."""
-        call = getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__ counts too
-        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
+        return is_coroutine_function(self.function)
 
     @property
     def kept_order(self) -> Order:
@@ -176,6 +185,12 @@ class HandlerSpec:
     def with_changes(self, **changes: Any) -> HandlerSpec:
         """A copy with some fields replaced, validated again."""
         return checked(replace(self, **changes))
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Whether a function is an ``async def``; an object with an async ``__call__`` counts too."""
+    call = getattr(function, "__call__", None)  # noqa: B004 - see above
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def checked(route: HandlerSpec) -> HandlerSpec:

@@ -244,9 +244,8 @@ class WorkerLoop:
         self._shared = self._source.epoch
         for source in self._topics:
             count = len(self.partitions.of((source,)))
-            for topic in self._rebalance.beside(source):
-                for worker in self._workers[topic]:
-                    worker.share(count)
+            for worker in self._workers[source]:
+                worker.share(count)
 
     def _poll_retries(self) -> float:
         """Give the handlers what is due of topics that are read beside; how long the group may be waited for then."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laneway.testing._clock import FakeClock
     from laneway.testing._log import FakeTopic
 
-__all__ = ["FakeSender", "FakeSource"]
+__all__ = ["FakeSender", "FakeSource", "FakeSources"]
 
 
 class FakeSource:
@@ -156,6 +156,61 @@ class FakeSource:
         self.gaps += end - begin - len(entries)
         self._next[partition] = end
         return [entry.as_record(self._topic.name, partition) for entry in entries]
+
+
+class FakeSources:
+    """The source topic of a handler and its retry topics, read as one.
+
+    Args:
+        by_topic: what reads each of them.
+        rng: mixes them; without it they are read in turn.
+    """
+
+    def __init__(self, by_topic: dict[str, FakeSource], rng: random.Random | None) -> None:
+        self.by_topic = by_topic
+        self._rng = rng
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Nothing waits that is due now."""
+        return all(source.is_exhausted for source in self.by_topic.values())
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits at all."""
+        return all(source.is_empty for source in self.by_topic.values())
+
+    def look(self) -> float | None:
+        """Take note of what is there; the seconds until something may be due that is not yet, if anything."""
+        waits = [source.look() for source in self.by_topic.values()]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def settle(self) -> None:
+        """The tables handed out so far are dealt with."""
+        for source in self.by_topic.values():
+            source.settle()
+
+    def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
+        """Up to *most* records that wait now."""
+        records: list[Record[Any]] = []
+        for source in self._in_turn():
+            if len(records) < most and not source.is_exhausted:
+                records += source.fetch(most - len(records), timeout)
+        return records
+
+    def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
+        """As `fetch`, as the Arrow table that a columnar handler is given; it is of one topic."""
+        self.settle()
+        for source in self._in_turn():
+            if not source.is_exhausted:
+                return source.fetch_table(most, timeout)
+        return None
+
+    def _in_turn(self) -> list[FakeSource]:
+        sources = list(self.by_topic.values())
+        if self._rng is not None and len(sources) > 1:
+            self._rng.shuffle(sources)
+        return sources
 
 
 class FakeSender:

@@ -58,5 +58,5 @@ class Listener:
         tallies: dict[str, Tally] = {}
         if self._app.wants(BatchHandled):
             for station in stations:
-                tallies.setdefault(station.route.topic.name, Tally()).add(station.tally)
+                tallies.setdefault(station.spec.topic.name, Tally()).add(station.tally)
         return tallies

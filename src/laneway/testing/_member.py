@@ -10,7 +10,7 @@ from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.headers import parked_at, read_from
 from laneway._declare.handler import check_together
 from laneway.observe import Tally
-from laneway.testing._ends import FakeSource
+from laneway.testing._ends import FakeSource, FakeSources
 from laneway.testing._listener import Listener
 from laneway.testing._station import Station
 
@@ -81,7 +81,7 @@ class Member:
     def wake(self, topic: str | None = None) -> None:
         """Let the handlers of a topic, or all, look for something to do."""
         for station in self._stations:
-            if topic is None or station.route.topic.name == topic:
+            if topic is None or topic in station.source.by_topic:
                 self._loop.call_soon(station.poke)
 
     def start(self) -> None:
@@ -91,16 +91,18 @@ class Member:
         self._call_all(self.app.setups)
         self._since = {}
         for route in self.app.routes:
-            backlog = DeferredKeys()
+            deferred = DeferredKeys()
             steps = [route.at_step(self.app.name, step) for step in range(route.retry.hops + 1)]
+            sources = {}
             for own in steps:
                 self._mark(own.topic.name)
                 copied = self._copied(own, steps[own.step + 1 :])
                 if own.step:
                     # What is left out will never leave, so it must not be waited for.
                     waiting = [record for record in self._unfinished(own) if not copied.has(record)]
-                    backlog.load(waiting, own.step, own.lane_key, own.source)
-                self._stations.append(self._station(own, copied, backlog))
+                    deferred.load(waiting, own.step, own.lane_key, own.source)
+                sources[own.topic.name] = self._source(own, copied)
+            self._stations.append(self._station(route, FakeSources(sources, self._rng), deferred))
         self._listener.changed("consuming")
 
     def _mark(self, topic: str) -> None:
@@ -122,10 +124,9 @@ class Member:
         copied.add(self._newly_parked(route))
         return copied
 
-    def _station(self, route: HandlerSpec, copied: CopyIndex, backlog: DeferredKeys) -> Station:
-        topic = self._kafka.ensure(route.topic.name)
-        source = FakeSource(
-            topic,
+    def _source(self, route: HandlerSpec, copied: CopyIndex) -> FakeSource:
+        return FakeSource(
+            self._kafka.ensure(route.topic.name),
             self._kafka.committed(self.app, route.topic),
             skip_lost=self._skip_lost,
             rng=self._rng,
@@ -134,15 +135,17 @@ class Member:
             copied=copied,
             limits=None if self._limits is None else self._limits[route.topic.name],
         )
+
+    def _station(self, route: HandlerSpec, source: FakeSources, deferred: DeferredKeys) -> Station:
         return Station(
             route,
             self.app.name,
-            topic,
+            self._kafka.ensure(route.topic.name),
             source,
             write=self._kafka.write,
             loop=self._loop,
             rng=self._rng,
-            backlog=backlog,
+            deferred=deferred,
             listener=self._listener.told,
         )
 
@@ -176,10 +179,10 @@ class Member:
 
     def commit(self, *, is_last: bool = False) -> None:
         """Commit what every handler of a topic has finished."""
-        for name in {station.route.topic.name for station in self._stations}:
-            own = [station for station in self._stations if station.route.topic.name == name]
+        for name in {name for station in self._stations for name in station.source.by_topic}:
+            own = [station for station in self._stations if name in station.source.by_topic]
             for partition in range(len(self._kafka.ensure(name).logs)):
-                offset = min(station.committable(partition) for station in own)
+                offset = min(station.committable(name, partition) for station in own)
                 since = None if is_last else self._since.get((name, partition), 0)
                 self._kafka.commit_word(self.app.name, name, partition, offset, since)
 

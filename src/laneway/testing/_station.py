@@ -1,4 +1,4 @@
-"""Station: one handler of an app at work on a fake Kafka, with the desk and runners that Spark's tasks use."""
+"""Station: one handler of an app at work on a fake Kafka, with the processor and runners that Spark's tasks use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._clock import SystemClock
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
+from laneway._core.step_function import on_all_steps
 from laneway._runtime.runners import EventLoopRunner, TableRunner
-from laneway.testing._ends import FakeSender, FakeSource
+from laneway.testing._ends import FakeSender, FakeSources
 from laneway.testing._sync_bridge import SyncBridge
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laneway._core.deferred_keys import DeferredKeys
-    from laneway._core.result import Result
     from laneway._core.scheduler import KeyQueue
+    from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway.observe import Event, Tally
@@ -34,34 +35,35 @@ _POLL = 0.002  # seconds: the pause of a columnar runner that only waits for ack
 
 
 class Station:
-    """Runs one route on the virtual loop, whenever its topic has something to read.
+    """Runs one handler on the virtual loop, on all of its retry steps, whenever a topic of it has something to read.
 
     Args:
-        route: the handler.
+        spec: the handler.
         app: the app's name.
-        topic: what it reads.
-        source: from where on.
+        topic: the source.
+        source: reads it and its retry topics.
         write: puts a message on a topic.
         loop: where it runs, in virtual time.
         rng: mixes the schedule; None for the plain order.
-        backlog: what waits on the retry topics of the handler; its stations share it.
-        listener: told of each event.
+        deferred: what waits on the retry topics of the handler.
+        listener: called with each event.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
-        route: HandlerSpec,
+        spec: HandlerSpec,
         app: str,
         topic: FakeTopic,
-        source: FakeSource,
+        source: FakeSources,
         *,
         write: Callable[..., Exception | None],
         loop: VirtualLoop,
         rng: random.Random | None,
-        backlog: DeferredKeys,
+        deferred: DeferredKeys,
         listener: Callable[[Event], None],
     ) -> None:
-        self.route = route
+        self.spec = spec
+        self._called = on_all_steps(spec, app, has_threads=False)
         self.source = source
         self._topic = topic
         self._clock = clock = loop.clock
@@ -70,15 +72,15 @@ class Station:
         self._sender = FakeSender(write, self._call)
         self._task: asyncio.Task[None] | None = None
         self._runner: _Runner | None = None
-        lanes = max(1, route.lanes)
-        self._desk = _Desk(
-            route,
+        lanes = max(1, spec.lanes)
+        self._processor = _Processor(
+            [spec.at_step(app, step) for step in range(spec.retry.hops + 1)],
             app,
             lanes=lanes * len(topic.logs),
             sender=self._sender,
             clock=clock,
-            per_partition=lanes if route.strict else None,
-            backlog=backlog,
+            per_partition=lanes if spec.strict else None,
+            deferred=deferred,
             listener=listener,
         )
         self._alarm: asyncio.TimerHandle | None = None
@@ -88,23 +90,22 @@ class Station:
     @property
     def is_busy(self) -> bool:
         """Whether a call of the handler is under way."""
-        return self._desk.scheduler.lanes_busy > 0
+        return self._processor.lanes.busy > 0
 
     @property
     def is_done(self) -> bool:
         """Whether every record there is has reached its end."""
         is_running = self._task is not None and not self._task.done()
-        return self.source.is_empty and self._desk.is_done and not is_running
+        return self.source.is_empty and self._processor.is_done and not is_running
 
     @property
     def tally(self) -> Tally:
         """What was done so far."""
-        tally = self._desk.tally
-        tally.gaps, tally.lost, tally.already_copied = (
-            self.source.gaps,
-            self.source.lost,
-            self.source.copied.already_copied,
-        )
+        tally = self._processor.tally
+        sources = self.source.by_topic.values()
+        tally.gaps = sum(source.gaps for source in sources)
+        tally.lost = sum(source.lost for source in sources)
+        tally.already_copied = sum(source.copied.already_copied for source in sources)
         return tally
 
     def poke(self) -> None:
@@ -112,7 +113,7 @@ class Station:
         if self._sender.is_dead:
             return
         self._set_alarm()
-        self._desk.scheduler.lanes = max(1, self.route.lanes) * len(self._topic.logs)
+        self._processor.lanes.total = max(1, self.spec.lanes) * len(self._topic.logs)
         if self._task is None:
             if not self.source.is_exhausted:
                 self._start()
@@ -132,11 +133,11 @@ class Station:
         if wait is not None:
             self._alarm = self._loop.call_later(wait, self.poke)
 
-    def committable(self, partition: int) -> int:
+    def committable(self, topic: str, partition: int) -> int:
         """The offset that may be committed: everything before it is finished."""
-        unfinished = self._desk.ledger.unfinished(partition)
-        is_columnar = self.route.kind == "columnar"
-        read = self.source.settled(partition) if is_columnar else self.source.position(partition)
+        unfinished = self._processor.step_of(topic).ledger.unfinished(partition)
+        source = self.source.by_topic[topic]
+        read = source.settled(partition) if self.spec.kind == "columnar" else source.position(partition)
         return min(unfinished[0], read) if unfinished else read
 
     def kill(self) -> None:
@@ -156,8 +157,8 @@ class Station:
         self._loop.call_soon(self.poke)
 
     def _start(self) -> None:
-        self._desk.is_closing = False
-        run = self._run_columnar() if self.route.kind == "columnar" else self._run_lanes()
+        self._processor.is_closing = False
+        run = self._run_columnar() if self.spec.kind == "columnar" else self._run_lanes()
         self._task = self._loop.create_task(run)
         # A record written just as the run ends would find nobody to wake.
         self._task.add_done_callback(self._ended)
@@ -168,7 +169,7 @@ class Station:
         self.ended()
 
     async def _run_lanes(self) -> None:
-        self._runner = _Runner(self._desk, self.route, self._clock, self._rng)
+        self._runner = _Runner(self._processor, self._called, self._clock, self._rng)
         try:
             await self._runner.run(self.source)  # type: ignore[arg-type]  # what it says changes by itself
         finally:
@@ -178,24 +179,24 @@ class Station:
         baton = SyncBridge()
 
         def sleep(seconds: float) -> None:
-            desk = self._desk
+            processor = self._processor
             if seconds <= _POLL:
-                if desk.is_done:
+                if processor.is_done:
                     return
                 # Nothing is to be seen before the next try to write; looking every 2 ms would make an hour long.
-                seconds = max(seconds, (desk.next_wake or 0.0) - self._clock.monotonic())
+                seconds = max(seconds, (processor.next_wake or 0.0) - self._clock.monotonic())
             baton.sleep(seconds)
 
-        runner = TableRunner(self._desk, self._clock, sleep)
+        runner = TableRunner(self._processor, self._clock, sleep)
         await baton.drive(lambda: runner.run(self.source))  # type: ignore[arg-type]  # as above
         self.source.settle()
 
 
-class _Desk(Desk):
-    """A desk that gives each lane one key at a time.
+class _Processor(Processor):
+    """A processor that gives each lane one key at a time.
 
-    A real desk gives a fast handler many keys at once. In virtual time every handler is fast, and a test wants to see
-    what happens when keys are in work side by side.
+    A real processor gives a fast handler many keys at once. In virtual time every handler is fast, and a test wants to
+    see what happens when keys are in work side by side.
     """
 
     def take(self, lanes: int | None = None) -> list[KeyQueue[Record[Any]]] | None:
@@ -206,9 +207,9 @@ class _Desk(Desk):
 class _Runner(EventLoopRunner):
     """The event loop's runner, woken when there is something to do instead of looking every 2 ms."""
 
-    def __init__(self, desk: Desk, route: HandlerSpec, clock: FakeClock, rng: random.Random | None) -> None:
+    def __init__(self, processor: Processor, route: HandlerSpec, clock: FakeClock, rng: random.Random | None) -> None:
         # A sync handler takes real time if any, so its time limit is measured with the real clock.
-        super().__init__(desk, Call(route, clock if route.is_async else SystemClock(), slice_=math.inf), clock)
+        super().__init__(processor, Call(route, clock if route.is_async else SystemClock(), slice_=math.inf), clock)
         if not route.is_async:
             call = Call(route, SystemClock(), slice_=math.inf)
             self._plain = call.batch if route.is_batch else call.single
@@ -221,18 +222,18 @@ class _Runner(EventLoopRunner):
         """Look again."""
         self._changed.set()
 
-    async def _execute_sync(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
-        result = self._plain(turn)
-        result.seconds = 0.0  # real seconds would make each run differ
-        return result
+    async def _execute_sync(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
+        report = self._plain(turn)
+        report.seconds = 0.0  # real seconds would make each run differ
+        return report
 
-    async def _execute_shuffled(self, turn: list[KeyQueue[Record[Any]]]) -> Result:
+    async def _execute_shuffled(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         for _ in range(self._rng.randrange(4) if self._rng is not None else 0):
             await asyncio.sleep(0)
         return await self._straight(turn)
 
     async def _pause(self, source: Source, fetched: int) -> None:
-        if fetched and not source.is_exhausted and self._desk.room:
+        if fetched and not source.is_exhausted and self._processor.room:
             await asyncio.sleep(0)
         else:
             await self._wait_for_change()

@@ -12,7 +12,7 @@ import pytest
 from laneway import App, Json, Message, Reject, Retry, RetryAfter, Skip, Topic
 from laneway._core.call import Call
 from laneway._core.deferred_keys import DeferredKeys
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway.errors import DeclarationError
 from support.core import FakeClock, FakeSender, make_record, make_records, make_route
 
@@ -21,9 +21,9 @@ ORDERS = Topic("orders")
 
 
 class Bench:
-    """A desk whose batches are bisected, and what its handler was given."""
+    """A processor whose batches are bisected, and what its handler was given."""
 
-    def __init__(self, function, *, form="sync", lanes=1, backlog=None, **fields):
+    def __init__(self, function, *, form="sync", lanes=1, deferred=None, **fields):
         self.clock, self.sender, self.calls = FakeClock(), FakeSender(), []
 
         def handle(batch):
@@ -36,26 +36,31 @@ class Bench:
 
         fields = {"kind": "batch", "size": 500, "bisect": True, **fields}
         self.route = make_route(handle if form == "sync" else handle_async, **fields)
-        self.desk = Desk(
-            self.route, "billing", lanes=lanes, sender=self.sender, clock=self.clock, backlog=backlog or DeferredKeys()
+        self.processor = Processor(
+            [self.route],
+            "billing",
+            lanes=lanes,
+            sender=self.sender,
+            clock=self.clock,
+            deferred=deferred or DeferredKeys(),
         )
-        self.desk.is_closing = True
+        self.processor.is_closing = True
         self.call = Call(self.route, self.clock)
 
     def turn(self):
-        turn = self.desk.take()
+        turn = self.processor.take()
         if turn is not None:
             result = asyncio.run(self.call.batch_async(turn)) if self.route.is_async else self.call.batch(turn)
-            self.desk.settle(turn, result)
+            self.processor.settle(turn, result)
         return turn is not None
 
     def run(self):
         for _ in range(10_000):
             if not self.turn():
-                if self.desk.is_done:
-                    return self.desk.close()
+                if self.processor.is_done:
+                    return self.processor.close()
                 self.clock.advance(0.1)
-                self.desk.tick()
+                self.processor.tick()
         raise AssertionError("it does not end")
 
     def sent(self, topic="orders.billing.error"):
@@ -86,7 +91,7 @@ BOTH = pytest.mark.parametrize("form", ["sync", "async"])
 def test_one_bad_record_does_not_drag_the_others_along(form, bad):
     """Of 500 records 499 are handled and one is parked, for at most 2·log2(500) calls more than one."""
     bench = Bench(failing(bad), form=form)
-    bench.desk.admit(make_records(500, keys=500))
+    bench.processor.admit(make_records(500, keys=500))
     tally = bench.run()
 
     assert (tally.handled, tally.parked, tally.retried) == (499, 1, 0)
@@ -101,7 +106,7 @@ def test_one_bad_record_does_not_drag_the_others_along(form, bad):
 def test_several_bad_records_are_found_wherever_they_are(form, bad):
     """Each costs its own search, no more."""
     bench = Bench(failing(*bad), form=form)
-    bench.desk.admit(make_records(500, keys=500))
+    bench.processor.admit(make_records(500, keys=500))
     tally = bench.run()
 
     assert (tally.handled, tally.parked) == (497, 3)
@@ -112,7 +117,7 @@ def test_several_bad_records_are_found_wherever_they_are(form, bad):
 def test_halves_come_in_order_the_first_one_first():
     """A half that is good is called once."""
     bench = Bench(failing(2))
-    bench.desk.admit(make_records(5, keys=5))
+    bench.processor.admit(make_records(5, keys=5))
     bench.run()
 
     assert bench.calls == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2], [3, 4]]
@@ -121,7 +126,7 @@ def test_halves_come_in_order_the_first_one_first():
 def test_when_all_are_bad_calls_are_bounded():
     """Two for each record, less one; each record is parked with the reason of the call in which it was alone."""
     bench = Bench(failing(*range(64)))
-    bench.desk.admit(make_records(64, keys=64))
+    bench.processor.admit(make_records(64, keys=64))
     tally = bench.run()
 
     assert (tally.parked, tally.calls) == (64, 127)
@@ -139,7 +144,7 @@ def test_a_failure_that_does_not_come_again_costs_two_calls():
         assert [record.attempt for record in batch] == [1] * len(batch)
 
     bench = Bench(handle)
-    bench.desk.admit(make_records(10, keys=10))
+    bench.processor.admit(make_records(10, keys=10))
     tally = bench.run()
 
     assert (tally.handled, tally.calls, tally.retried) == (10, 3, 0)
@@ -148,7 +153,7 @@ def test_a_failure_that_does_not_come_again_costs_two_calls():
 def test_without_it_a_batch_fails_as_one():
     """Nobody's handler is repeated unasked."""
     bench = Bench(failing(3), bisect=False)
-    bench.desk.admit(make_records(10, keys=10))
+    bench.processor.admit(make_records(10, keys=10))
     tally = bench.run()
 
     assert (tally.parked, tally.calls) == (10, 1)
@@ -158,13 +163,13 @@ def test_later_records_of_a_failed_key_are_given_back():
     """They are not called before the copy of the failed one is safe; other keys of the batch go on."""
     bench = Bench(failing(2))
     bench.sender.is_silent = True
-    bench.desk.admit([make_record(offset, b"key") for offset in range(8)])
-    bench.desk.admit([make_record(offset, b"other") for offset in range(100, 104)])
+    bench.processor.admit([make_record(offset, b"key") for offset in range(8)])
+    bench.processor.admit([make_record(offset, b"other") for offset in range(100, 104)])
     bench.turn()
 
     rest = [100, 101, 102, 103]
     assert bench.calls == [[*range(8), *rest], [0, 1, 2, 3, 4, 5], [0, 1, 2], [0], [1, 2], [1], [2], rest]
-    assert bench.desk.tally.handled == 6
+    assert bench.processor.tally.handled == 6
     assert not bench.turn()
 
     bench.sender.is_silent = False
@@ -182,11 +187,11 @@ def test_a_record_that_is_tried_again_is_the_first_of_its_key():
         failing(1)(batch)
 
     bench = Bench(handle, size=4, retry=Retry(2, "1s", jitter=0))
-    bench.desk.admit([make_record(offset) for offset in range(5)])
+    bench.processor.admit([make_record(offset) for offset in range(5)])
     bench.turn()
     assert seen == [[(0, 1), (1, 1), (2, 1), (3, 1)], [(0, 1), (1, 1)], [(0, 1)], [(1, 1)]]
     assert not bench.turn()
-    assert bench.desk.next_wake == bench.clock.now + 1
+    assert bench.processor.next_wake == bench.clock.now + 1
 
     tally = bench.run()
     assert seen[4:] == [
@@ -206,7 +211,7 @@ def test_after_a_deferred_record_its_key_goes_on_or_queues_behind_it(mode, calls
     """As the ladder says; in both cases not before its copy is safe."""
     bench = Bench(failing(2), retry=Retry.steps("5s", mode=mode))
     bench.sender.is_silent = True
-    bench.desk.admit([make_record(offset) for offset in range(6)])
+    bench.processor.admit([make_record(offset) for offset in range(6)])
     bench.turn()
     begun = len(bench.calls)
     assert not bench.turn()
@@ -231,7 +236,7 @@ def test_a_word_on_the_whole_batch_is_not_bisected(form, error, expected):
         raise error
 
     bench = Bench(handle, form=form, retry=Retry(2))
-    bench.desk.admit(make_records(4, keys=4))
+    bench.processor.admit(make_records(4, keys=4))
     tally = bench.run()
 
     assert (tally.handled, tally.parked, tally.skipped, tally.retried) == expected
@@ -252,7 +257,7 @@ def test_a_word_on_a_half_is_for_that_half():
 
     bench = Bench(handle)
     keys = b"a", b"a", b"a", b"b", b"b", b"c", b"d", b"d"
-    bench.desk.admit([make_record(offset, key) for offset, key in enumerate(keys)])
+    bench.processor.admit([make_record(offset, key) for offset, key in enumerate(keys)])
     tally = bench.run()
 
     assert bench.calls == [[0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3], [5, 6, 7], [4]]
@@ -274,11 +279,11 @@ def test_marks_count_in_the_call_that_returned():
 
     bench = Bench(handle, retry=Retry(2, "1s", jitter=0))
     keys = b"s", b"a", b"a", b"x", b"r", b"a", b"bad", b"r"
-    bench.desk.admit([make_record(offset, key) for offset, key in enumerate(keys)])
+    bench.processor.admit([make_record(offset, key) for offset, key in enumerate(keys)])
     bench.turn()
     # By queue: 0 | 1 2 5 | 3 | 4 7 | 6. The first half returns, so 1 is tried again and 2 counts as handled.
     assert bench.calls == [[0, 1, 2, 5, 3, 4, 7, 6], [0, 1, 2, 5], [3, 4, 7, 6], [3, 4], [6]]
-    assert bench.desk.ledger.unfinished(0) == (1, 4, 6, 7)
+    assert bench.processor.steps[0].ledger.unfinished(0) == (1, 4, 6, 7)
 
     tally = bench.run()
     assert (tally.handled, tally.skipped, tally.parked, tally.retried) == (5, 1, 2, 2)
@@ -294,9 +299,9 @@ def test_messages_of_good_halves_are_sent():
 
     bench = Bench(handle)
     bench.sender.is_silent = True
-    bench.desk.admit(make_records(4, keys=4))
+    bench.processor.admit(make_records(4, keys=4))
     bench.turn()
-    assert bench.desk.ledger.unfinished(0) == (0, 1, 2, 3)
+    assert bench.processor.steps[0].ledger.unfinished(0) == (0, 1, 2, 3)
 
     bench.sender.is_silent = False
     tally = bench.run()
@@ -311,7 +316,7 @@ def test_a_message_that_cannot_be_encoded_fails_its_half_only():
         return [Message(OUT, b"x" if record.offset != 2 else "text") for record in batch]
 
     bench = Bench(handle)
-    bench.desk.admit(make_records(4, keys=4))
+    bench.processor.admit(make_records(4, keys=4))
     tally = bench.run()
 
     assert (tally.handled, tally.parked, bench.sent()) == (3, 1, [2])
@@ -323,12 +328,12 @@ def test_a_late_sync_batch_is_bisected():
         lambda batch: bench.clock.advance(5 if any(r.offset == 2 for r in batch) else 0.6),
         timeout=timedelta(seconds=1),
     )
-    bench.desk.admit(make_records(4, keys=4))
+    bench.processor.admit(make_records(4, keys=4))
     tally = bench.run()
 
     assert bench.calls == [[0, 1, 2, 3], [0, 1], [2, 3], [2], [3]]
     assert (tally.handled, tally.parked) == (3, 1)
-    assert bench.desk.tally.seconds == pytest.approx(5 * 3 + 0.6 * 2)
+    assert bench.processor.tally.seconds == pytest.approx(5 * 3 + 0.6 * 2)
 
 
 def test_a_late_async_batch_is_bisected():
@@ -338,7 +343,7 @@ def test_a_late_async_batch_is_bisected():
         await asyncio.sleep(60 if any(record.offset == 2 for record in batch) else 0)
 
     bench = Bench(handle, form="async", timeout=timedelta(milliseconds=20))
-    bench.desk.admit(make_records(4, keys=4))
+    bench.processor.admit(make_records(4, keys=4))
     tally = bench.run()
 
     assert bench.calls == [[0, 1, 2, 3], [0, 1], [2, 3], [2], [3]]
@@ -356,7 +361,7 @@ def test_a_cancellation_from_within_is_bisected():
             await future
 
     bench = Bench(handle, form="async")
-    bench.desk.admit(make_records(4, keys=4))
+    bench.processor.admit(make_records(4, keys=4))
     tally = bench.run()
 
     assert (tally.handled, tally.parked, tally.calls) == (3, 1, 5)
@@ -372,8 +377,8 @@ def test_a_cancellation_from_outside_ends_the_search():
 
     async def cancelled():
         bench = Bench(handle, form="async")
-        bench.desk.admit(make_records(4, keys=4))
-        task = asyncio.create_task(bench.call.batch_async(bench.desk.take()))
+        bench.processor.admit(make_records(4, keys=4))
+        task = asyncio.create_task(bench.call.batch_async(bench.processor.take()))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -385,10 +390,10 @@ def test_a_cancellation_from_outside_ends_the_search():
 def test_what_a_unique_record_supersedes_stays_with_it():
     """Older records are finished with the newest one, also when that was found to be bad."""
     bench = Bench(failing(6), kind="unique")
-    bench.desk.admit(make_records(8, keys=4))
+    bench.processor.admit(make_records(8, keys=4))
     bench.turn()
     assert bench.calls == [[4, 5, 6, 7], [4, 5], [6, 7], [6], [7]]
-    assert bench.desk.ledger.unfinished(0) == (2, 6)
+    assert bench.processor.steps[0].ledger.unfinished(0) == (2, 6)
 
     tally = bench.run()
     assert (tally.handled, tally.parked, tally.superseded) == (3, 1, 4)
@@ -397,9 +402,9 @@ def test_what_a_unique_record_supersedes_stays_with_it():
 def test_a_newer_record_supersedes_one_that_was_found_to_be_bad():
     """It waits for its retry with what it superseded, and then is never called again."""
     bench = Bench(failing(3), kind="unique", retry=Retry(3, "1s"))
-    bench.desk.admit(make_records(4, keys=2))
+    bench.processor.admit(make_records(4, keys=2))
     bench.turn()
-    bench.desk.admit([make_record(4, b"key-0"), make_record(5, b"key-1")])
+    bench.processor.admit([make_record(4, b"key-0"), make_record(5, b"key-1")])
     tally = bench.run()
 
     assert bench.calls == [[2, 3], [2], [3], [4], [5]]
@@ -409,7 +414,7 @@ def test_a_newer_record_supersedes_one_that_was_found_to_be_bad():
 def test_what_cannot_be_decoded_is_no_part_of_the_search():
     """It is parked alone, and the order of its key holds among the others."""
     bench = Bench(failing(2), topic=Topic("orders", Json()), retry=Retry(2, "1s"))
-    bench.desk.admit([make_record(offset, raw=b"{" if offset in (1, 3) else b"1") for offset in range(6)])
+    bench.processor.admit([make_record(offset, raw=b"{" if offset in (1, 3) else b"1") for offset in range(6)])
     bench.turn()
     assert bench.calls == [[0, 2, 4, 5], [0, 2], [0], [2]]
 
@@ -428,11 +433,11 @@ def test_given_back_records_keep_their_place_between_failed_ones():
             return data
 
     bench = Bench(failing(0), topic=Topic("orders", Grumpy()), retry=Retry(2, "1s", jitter=0))
-    bench.desk.admit([make_record(0), make_record(1), make_record(2, raw=b"!"), make_record(3)])
+    bench.processor.admit([make_record(0), make_record(1), make_record(2, raw=b"!"), make_record(3)])
     bench.turn()
     bench.clock.advance(1)
-    bench.desk.tick()
-    (queue,) = bench.desk.scheduler.take(9)
+    bench.processor.tick()
+    (queue,) = bench.processor.steps[0].scheduler.take(9)
 
     assert [(record.offset, record.attempt) for record in queue.work()] == [(0, 2), (1, 1), (2, 2), (3, 1)]
 
@@ -446,7 +451,7 @@ def test_a_handler_may_do_what_it_likes_with_its_list():
         batch.records.clear()
 
     bench = Bench(handle)
-    bench.desk.admit([make_record(offset) for offset in range(4)])
+    bench.processor.admit([make_record(offset) for offset in range(4)])
     tally = bench.run()
 
     assert bench.calls == [[0, 1, 2, 3], [0, 1], [0], [1], [2, 3]]
@@ -481,10 +486,10 @@ def test_a_record_never_runs_before_an_earlier_one_of_its_key(seed):
         line.setdefault(record.key, []).append(record.offset)
     while records:
         some = rng.randint(1, len(records))
-        bench.desk.admit(records[:some])
+        bench.processor.admit(records[:some])
         del records[:some]
         bench.turn()
-        bench.desk.tick()
+        bench.processor.tick()
     tally = bench.run()
 
     assert flaws == []

@@ -59,7 +59,7 @@ def test_each_record_is_called_in_order(form):
     assert calls == [1, 2, 3]
     assert result.done == [2, 1]
     assert result.calls == 3
-    assert [record.offset for record in result.finished] == [1, 2, 3]
+    assert [record.offset for record in result.handled] == [1, 2, 3]
 
 
 @BOTH
@@ -102,7 +102,7 @@ def test_messages_are_encoded_in_the_lane(form):
 
     result = call(form(handle), make_turn(records(1)))
 
-    assert result.finished == []
+    assert result.handled == []
     ((sources, posted),) = result.outputs
     assert [record.offset for record in sources] == [1]
     assert posted == [("orders", b"k", b'{"a":1}', [("h", None)], 2, None), ("out", None, None, (), None, None)]
@@ -177,7 +177,7 @@ def test_a_time_limit_is_for_each_call_alone(error):
     turn = make_turn(records(1), records(2, key=b"l"), records(3, key=b"m"))
     result = call(handler, turn, clock=clock, timeout=timedelta(seconds=1))
 
-    assert [record.offset for record in result.finished] == [2, 3]
+    assert [record.offset for record in result.handled] == [2, 3]
 
 
 def test_a_late_async_call_is_cancelled():
@@ -252,7 +252,7 @@ def test_a_batch_is_one_call(form):
     assert [[record.offset for record in batch] for batch in seen] == [[1, 2, 3]]
     assert result.done == [2, 1]
     assert result.calls == 1
-    assert len(result.finished) == 3
+    assert len(result.handled) == 3
 
 
 @BOTH
@@ -270,7 +270,7 @@ def test_a_batch_ends_as_one(form):
     sent = call(form(lambda batch: OUT.message(b"x")), make_turn(records(1, 2)), kind="batch")
 
     assert fates(failed) == [(0, 1, "planted"), (0, 2, "planted")]
-    assert failed.finished == []
+    assert failed.handled == []
     assert len(skipped.skipped) == 2
     assert [len(sources) for sources, _ in sent.outputs] == [2]
 
@@ -284,7 +284,7 @@ def test_a_member_that_cannot_be_decoded_does_not_fail_the_others(form):
 
     assert seen == [1, None]
     assert [(index, record.offset) for index, record, _ in result.members] == [(1, 2)]
-    assert [record.offset for record in result.finished] == [1, 3]
+    assert [record.offset for record in result.handled] == [1, 3]
 
 
 @BOTH
@@ -293,7 +293,7 @@ def test_a_batch_of_bad_members_is_not_called(form):
     result = call(form(pytest.fail), make_turn(records(1, raw=b"{")), kind="batch", topic=JSON)
 
     assert [type(error) for _, _, error in result.members] == [CodecError]
-    assert result.finished == []
+    assert result.handled == []
 
 
 def test_a_late_batch_fails():
@@ -340,7 +340,7 @@ def test_marked_members_have_fates_of_their_own(form):
     assert [type(error) for _, _, error in result.members] == [Reject, RetryAfter]
     assert result.members[1][2].delay == "5s"
     assert offsets(result.skipped) == [3]
-    assert offsets(result.finished) == [4, 5]
+    assert offsets(result.handled) == [4, 5]
     assert result.done == [2, 3]
     assert result.calls == 1
 
@@ -353,7 +353,7 @@ def test_messages_belong_to_the_members_that_are_not_marked(form):
     ((sources, posted),) = result.outputs
     assert offsets(sources) == [4, 5]
     assert [value for _, _, value, *_ in posted] == [b"x"]
-    assert result.finished == []
+    assert result.handled == []
 
 
 @BOTH
@@ -371,7 +371,7 @@ def test_without_a_mark_left_nothing_is_finished(form):
     """A batch of marked members only."""
     result = call(form(marks()), make_turn(records(1, 2, 3)), kind="batch")
 
-    assert (result.finished, result.outputs) == ([], [])
+    assert (result.handled, result.outputs) == ([], [])
 
 
 @BOTH
@@ -391,7 +391,7 @@ def test_a_call_that_fails_forgets_its_marks(form, answer, error, reason):
     assert [(index, record.offset) for index, record, _ in result.members] == [(0, 1), (0, 2), (1, 3), (1, 4)]
     assert len({id(error) for _, _, error in result.members}) == 1
     assert str(result.members[0][2]).startswith(reason)
-    assert (result.finished, result.skipped, result.outputs) == ([], [], [])
+    assert (result.handled, result.skipped, result.outputs) == ([], [], [])
 
 
 def test_a_late_call_forgets_its_marks():
@@ -414,7 +414,7 @@ def test_a_batch_that_is_skipped_forgets_its_marks(form):
     result = call(form(marks(error=Skip())), make_turn(records(1, 2, 3, 4)), kind="batch")
 
     assert offsets(result.skipped) == [1, 2, 3, 4]
-    assert (result.members, result.finished) == ([], [])
+    assert (result.members, result.handled) == ([], [])
 
 
 @BOTH
@@ -432,7 +432,7 @@ def test_the_last_mark_counts(form):
 
     assert [record.offset for _, record, _ in result.members] == [1]
     assert offsets(result.skipped) == [2]
-    assert result.finished == []
+    assert result.handled == []
 
 
 @BOTH
@@ -456,7 +456,7 @@ def test_marking_what_is_not_in_the_batch_fails_the_batch(form, mark, what):
 
     assert [type(error) for _, _, error in result.members] == [DeclarationError] * 2
     assert f"handler 'handle' marked something that is not in its batch ({what})" in str(result.members[0][2])
-    assert (result.finished, result.skipped) == ([], [])
+    assert (result.handled, result.skipped) == ([], [])
 
 
 class Grumpy:

@@ -12,7 +12,7 @@ import pytest
 
 from laneway import App, GroupedBy, Json, Message, Reject, Retry, Skip, Topic
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway.errors import DeclarationError
 from support.core import FakeClock, FakeSender, make_record, make_route
 
@@ -35,7 +35,7 @@ def raw(record):
 
 
 class Bench:
-    """A desk of a custom handler, and what its function was given."""
+    """A processor of a custom handler, and what its function was given."""
 
     def __init__(self, function=lambda batch: None, *, form="sync", grouping=BY_VALUE, **fields):
         self.clock, self.sender, self.calls = FakeClock(), FakeSender(), []
@@ -50,28 +50,28 @@ class Bench:
         fields = {"size": 50, **fields}
         chosen = handle if form == "sync" else handle_async
         self.route = make_route(chosen, kind="custom", grouping=grouping, **fields)
-        self.desk = Desk(self.route, "billing", lanes=1, sender=self.sender, clock=self.clock)
-        self.desk.is_closing = True
+        self.processor = Processor([self.route], "billing", lanes=1, sender=self.sender, clock=self.clock)
+        self.processor.is_closing = True
         self.call = Call(self.route, self.clock)
 
     def admit(self, *records):
         """Records as keys and values, whose places are their offsets."""
-        self.desk.admit([make_record(offset, key, value) for offset, (key, value) in enumerate(records)])
+        self.processor.admit([make_record(offset, key, value) for offset, (key, value) in enumerate(records)])
 
     def turn(self):
-        turn = self.desk.take()
+        turn = self.processor.take()
         if turn is not None:
             result = asyncio.run(self.call.batch_async(turn)) if self.route.is_async else self.call.batch(turn)
-            self.desk.settle(turn, result)
+            self.processor.settle(turn, result)
         return turn is not None
 
     def run(self):
         for _ in range(10_000):
             if not self.turn():
-                if self.desk.is_done:
-                    return self.desk.close()
+                if self.processor.is_done:
+                    return self.processor.close()
                 self.clock.advance(0.1)
-                self.desk.tick()
+                self.processor.tick()
         raise AssertionError("it does not end")
 
     def parked(self):
@@ -172,7 +172,7 @@ def test_a_key_that_failed_in_one_group_waits_for_its_verdict():
     bench.admit((b"k", b"3"), (b"k", b"2"), (b"k", b"1"), (b"k", b"4"), (b"l", b"3"))
     bench.turn()
     assert bench.calls == [[2], [1], [0, 4]]
-    assert bench.desk.ledger.unfinished(0) == (1, 3)
+    assert bench.processor.steps[0].ledger.unfinished(0) == (1, 3)
     assert not bench.turn()
 
     bench.sender.is_silent = False
@@ -213,11 +213,11 @@ def test_a_group_that_is_tried_again_comes_before_what_its_keys_held_back():
     bench.turn()
     assert bench.calls == [[2], [0]]
     bench.clock.advance(1)
-    bench.desk.tick()
-    (queue,) = turn = bench.desk.scheduler.take(9)
+    bench.processor.tick()
+    (queue,) = turn = bench.processor.steps[0].scheduler.take(9)
     assert [(record.offset, record.attempt) for record in queue.work()] == [(0, 2), (1, 1), (2, 2), (3, 1)]
 
-    bench.desk.settle(turn, bench.call.batch(turn))
+    bench.processor.settle(turn, bench.call.batch(turn))
     assert bench.run().handled == 4
 
 
@@ -317,14 +317,14 @@ def test_a_kind_has_no_word_on_the_outcome(error):
 
     bench = Bench(grouping=Kind(split))
     bench.admit((b"a", b"1"), (b"b", b"2"))
-    turn = bench.desk.take()
+    turn = bench.processor.take()
     result = bench.call.batch(turn)
 
     assert {error.__cause__ for _, _, error in result.members} == {error}
     assert {str(error).partition(";")[0] for _, _, error in result.members} == {
         f"the kind Kind of handler 'handle' raised {type(error).__name__}: {error}"
     }
-    assert (result.skipped, result.finished) == ([], [])
+    assert (result.skipped, result.handled) == ([], [])
 
 
 def test_a_kind_that_is_wrong_only_once_costs_an_attempt():

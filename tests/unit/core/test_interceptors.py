@@ -9,8 +9,8 @@ import pytest
 
 from laneway import App, Batch, Json, Message, Reject, Retry, Skip, Topic
 from laneway._core.call import Call
-from laneway._core.desk import Desk
 from laneway._core.interceptors import intercepted, producing
+from laneway._core.processor import Processor
 from laneway._declare.interceptors import Interceptors
 from laneway.errors import DeclarationError, MessageTooLargeError
 from laneway.events import InterceptorFailed, RecordDropped, RecordHandled, RecordParked, RecordSkipped
@@ -69,29 +69,29 @@ def spoil(record):
 
 
 class Run:
-    """A desk that works through its records, with a sender that answers as told."""
+    """A processor that works through its records, with a sender that answers as told."""
 
     def __init__(self, function, *, kind="single", answers=(), consume=(), produce=(), error=(), **fields):
         self.clock, self.sender, self.notices = FakeClock(), FakeSender(answers), []
         interceptors = Interceptors(tuple(consume), tuple(produce), tuple(error))
         self.route = make_route(function, kind=kind, interceptors=interceptors, **fields)
-        self.desk = Desk(
-            self.route, "billing", lanes=4, sender=self.sender, clock=self.clock, notice=self.notices.append
+        self.processor = Processor(
+            [self.route], "billing", lanes=4, sender=self.sender, clock=self.clock, notice=self.notices.append
         )
         self.work = getattr(Call(self.route, self.clock), "single" if kind == "single" else "batch")
 
     def __call__(self, *records):
-        self.desk.admit(records)
-        self.desk.is_closing = True
+        self.processor.admit(records)
+        self.processor.is_closing = True
         for _ in range(1000):
-            turn = self.desk.take()
+            turn = self.processor.take()
             if turn is not None:
-                self.desk.settle(turn, self.work(turn))
-            elif self.desk.is_done:
-                return self.desk.close()
+                self.processor.settle(turn, self.work(turn))
+            elif self.processor.is_done:
+                return self.processor.close()
             else:
                 self.clock.advance(0.1)
-                self.desk.tick()
+                self.processor.tick()
         raise AssertionError("it does not end")
 
     @property
@@ -118,7 +118,7 @@ def test_the_handler_sees_what_the_interceptors_made(form):
     result = call(form(lambda record: seen.append(record.value)), make_turn(records), consume=[shout, shout])
 
     assert seen == [b"A", b"B"]
-    assert [finished is record for finished, record in zip(result.finished, records, strict=True)] == [True, True]
+    assert [finished is record for finished, record in zip(result.handled, records, strict=True)] == [True, True]
     assert [record.value for record in records] == [b"a", b"b"]
 
 
@@ -130,7 +130,7 @@ def test_a_dropped_record_is_skipped_with_the_reason(form):
     turn = make_turn([make_record(offset) for offset in range(4)])
     result = call(function, turn, consume=[drop_odd, shout], wanted=frozenset({RecordSkipped}))
 
-    assert (offsets(result.finished), offsets(result.skipped), result.done) == ([0, 2], [1, 3], [4])
+    assert (offsets(result.handled), offsets(result.skipped), result.done) == ([0, 2], [1, 3], [4])
     assert [str(why) for why in result.reasons.values()] == ["dropped by consume interceptor 'drop_odd'"] * 2
     assert call(function, turn, consume=[drop_odd]).reasons == {}
 
@@ -141,7 +141,7 @@ def test_an_interceptor_that_raises_fails_its_record_only(form):
     turn = make_turn([make_record(0), make_record(1), make_record(2)], [make_record(7, b"l")])
     result = call(form(lambda record: None), turn, consume=[fail_at(1)])
 
-    assert (offsets(result.finished), result.done) == ([0, 7], [1, 1])
+    assert (offsets(result.handled), result.done) == ([0, 7], [1, 1])
     assert [(index, record.offset, str(error)) for index, (record, error) in result.failures.items()] == [
         (0, 1, "at 1")
     ]
@@ -162,7 +162,7 @@ def test_members_of_a_batch_pass_one_by_one(form, kind):
     result = call(form(handle), turn, kind=kind, consume=[drop_odd, fail_at(0), shout])
 
     assert seen == [b"V2", b"V4"]
-    assert (offsets(result.skipped), offsets(result.finished)) == ([1, 3, 5], [2])
+    assert (offsets(result.skipped), offsets(result.handled)) == ([1, 3, 5], [2])
     assert [(index, record is records[index], str(error)) for index, record, error in result.members] == [
         (0, True, "at 0"),
         (4, True, "no"),
@@ -204,7 +204,7 @@ def test_a_bisected_batch_passes_the_interceptors_once():
     result = call(handle, turn, kind="batch", consume=[count], bisect=True)
 
     assert (passed, sizes) == ([0, 1, 2, 3], [4, 2, 2, 1, 1])
-    assert offsets(result.finished) == [0, 1, 3]
+    assert offsets(result.handled) == [0, 1, 3]
     assert [record is turn[2].items[0] for _, record, _ in result.members] == [True]
 
 
@@ -218,7 +218,7 @@ def test_the_same_stand_in_for_two_members_keeps_them_apart():
     turn = make_turn(*[[make_record(offset, b"%d" % offset)] for offset in range(3)])
     result = call(handle, turn, kind="batch", consume=[lambda record: same])
 
-    assert offsets(result.finished) == [1, 2]
+    assert offsets(result.handled) == [1, 2]
     assert [record.offset for _, record, _ in result.members] == [0]
 
 
@@ -260,7 +260,7 @@ def test_copies_are_made_of_the_record_as_it_came(kind):
     assert (copy["key"], copy["value"], told["own"]) == (b"k", b"raw", b"1")
     assert (told["laneway-origin-topic"], told["laneway-origin-partition"]) == (b"orders", b"3")
     assert (told["laneway-origin-offset"], "x" in told) == (b"7", False)
-    assert run.desk.ledger.committable(3) == 8
+    assert run.processor.steps[0].ledger.committable(3) == 8
 
 
 @BOTH
@@ -375,7 +375,7 @@ def test_a_copy_may_be_dropped_when_it_is_made_smaller():
     tally = run(make_record(1))
 
     assert (tally.dropped, tally.parked, tally.undelivered, len(run.sender.sent)) == (1, 0, 1, 1)
-    assert run.desk.scheduler.is_idle
+    assert run.processor.steps[0].scheduler.is_idle
 
 
 def test_dropping_thousands_of_one_key_needs_no_stack():
@@ -435,7 +435,7 @@ def test_what_a_failed_interceptor_left_behind_does_not_go_out():
     assert (tally.parked, run.copies) == (1, [(b"***", ["own", "why"])])
     run = Run(raising(Reject("no")), error=[break_down])
     run(make_record(1, b"k", b"card 4711", headers=[("own", b"1")]))
-    assert (run.copies, run.desk.ledger.committable(0)) == ([(b"card 4711", ["own"])], 2)
+    assert (run.copies, run.processor.steps[0].ledger.committable(0)) == ([(b"card 4711", ["own"])], 2)
 
 
 def test_each_error_interceptor_gets_what_the_one_before_made():
@@ -586,13 +586,13 @@ def test_what_a_columnar_handler_parks_may_be_masked():
 def test_a_record_with_messages_is_told_as_handled_when_they_are_safe():
     """Not when they are only on their way."""
     run = Run(lambda record: OUT.message(b"v"), wanted=frozenset({RecordHandled}))
-    run.desk.admit([make_record(1)])
-    turn = run.desk.take()
-    run.desk.settle(turn, run.work(turn))
-    assert run.desk.tally.events == []
+    run.processor.admit([make_record(1)])
+    turn = run.processor.take()
+    run.processor.settle(turn, run.work(turn))
+    assert run.processor.tally.events == []
 
-    run.desk.tick()
-    assert [event.offset for event in run.desk.tally.events] == [1]
+    run.processor.tick()
+    assert [event.offset for event in run.processor.tally.events] == [1]
 
 
 @pytest.mark.parametrize("wanted", [{RecordHandled}, {RecordSkipped}, set()])

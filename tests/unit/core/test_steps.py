@@ -21,7 +21,7 @@ def ladder(mode="unordered", attempts=1, delays=("5s", "1m")):
 
 
 def climb(retry, error=None):
-    """What is decided, call by call, about a record that always fails: as the desks of the steps ask for it."""
+    """What is decided, call by call, about a record that always fails: as the processors of the steps ask for it."""
     error = error or ValueError()
     verdicts, step, calls = [], 0, 0
     while not verdicts or verdicts[-1] != Park():

@@ -117,7 +117,7 @@ def test_a_table_is_settled_when_the_next_is_asked_for():
     assert table.num_rows == 3
     assert intake.settled == {}
     assert intake.fetch_table(100, 0) is None
-    assert intake.settled == {0: 5, 1: 10}
+    assert intake.settled == {("orders", 0): 5, ("orders", 1): 10}
 
 
 def test_rows_of_partitions_that_are_gone_do_not_become_a_table():
@@ -127,4 +127,4 @@ def test_rows_of_partitions_that_are_gone_do_not_become_a_table():
     intake.put([make_record(3), make_record(9, partition=1)])
     assert intake.fetch_table(100, 0).num_rows == 1
     intake.settle()
-    assert intake.settled == {1: 10}
+    assert intake.settled == {("orders", 1): 10}

@@ -8,8 +8,6 @@ import time
 import pytest
 
 from laneway import App
-from laneway._core.breaker import BreakerState
-from laneway._core.deferred_keys import DeferredKeys
 from laneway._engines.direct.station import Station
 from support.core import FakeSender, make_route
 from support.stations import ORDERS, row, station_of
@@ -21,14 +19,14 @@ def test_lanes_are_those_of_the_partitions_that_are_ours(processes, lanes):
     """More and fewer while it runs; a number of processes stays what it is."""
     route = make_route(lanes=2, processes=processes)
     station = Station(
-        route, "shop", lanes=processes or 2, sender=FakeSender(), loop=lambda: None, lock=threading.Lock(),
-        backlog=DeferredKeys(), breaker=BreakerState(), notice=lambda text: None, listener=lambda event: None,
+        route, "shop", lanes=processes or 2, sender=FakeSender(), loop=lambda: None,
+        notice=lambda text: None, listener=lambda event: None,
     )  # fmt: skip
     found = []
     for partitions in (8, 1, 0):
         station.share(partitions)
-        station.desk.tick()
-        found.append(station.desk.scheduler.lanes)
+        station.processor.tick()
+        found.append(station.processor.lanes.total)
 
     assert found == lanes
 
@@ -42,12 +40,12 @@ def test_lanes_that_are_busy_are_told_while_their_calls_run():
         gate.wait(60)
 
     with station_of(app, [row(offset, b"k%d" % offset) for offset in range(4)]) as station:
-        eventually(lambda: len(station.desk.begun) == 4, timeout=20)
+        eventually(lambda: len(station.processor.begun) == 4, timeout=20)
         station.news()
         time.sleep(0.3)
         assert station.news().lanes_busy == pytest.approx(4.0, abs=0.2)
         gate.set()
-        eventually(lambda: station.desk.is_done, timeout=20)
+        eventually(lambda: station.processor.is_done, timeout=20)
         station.news()
         time.sleep(0.1)
         assert station.news().lanes_busy == pytest.approx(0.0, abs=0.2)

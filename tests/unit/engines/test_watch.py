@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from laneway import App, Breaker, Retry, RetryAfter, Topic
+from laneway._core.commands import Drain
 from laneway._core.outbox import Late
 from laneway._declare.health import Level
 from laneway._engines.direct import progress as _progress
@@ -49,7 +50,8 @@ def awaited(station, code, partition=0, offset=0):
 
     def found():
         cause, is_sure = station.cause(partition, offset)
-        return cause[partition, offset] if is_sure and cause[partition, offset].code == code else None
+        of_record = cause["orders", partition, offset]
+        return of_record if is_sure and of_record.code == code else None
 
     return eventually(found, timeout=30, why=lambda: f"{code}, and not {station.cause(partition, offset)}")
 
@@ -108,7 +110,7 @@ def test_a_copy_that_cannot_be_written_names_topic_and_reason():
         cause = eventually(
             lambda: (found := awaited(station, "copy")) and "cannot write" in found.words and found, timeout=30
         )
-        station.desk.outbox._sender.error = None
+        station.processor.outbox._sender.error = None
 
     assert "cannot write to orders.shop.error: ProduceError: TOPIC_AUTHORIZATION_FAILED: not for you" in cause.words
 
@@ -232,7 +234,7 @@ def test_a_blocked_event_loop_is_found_out(gate):
         gate.wait(30)
 
     with station_of(app, [row(3, b"k")]) as station:
-        eventually(lambda: station.desk.begun, timeout=20)
+        eventually(lambda: station.processor.begun, timeout=20)
         found, is_sure = station.cause(0, 3, timeout=0.2)
         crew = Crew()
         crew.found, crew.delivered, crew.stations = {("orders", 0): 3}, {("orders", 0): 4}, [station]
@@ -240,8 +242,8 @@ def test_a_blocked_event_loop_is_found_out(gate):
         gate.set()
 
     assert not is_sure
-    assert found[0, 3].code == "running"
-    assert found[0, 3].record.key == b"k"
+    assert found["orders", 0, 3].code == "running"
+    assert found["orders", 0, 3].record.key == b"k"
     assert stall.code == "loop"
     assert stall.words.startswith(
         "the event loop does not answer: something blocks it; handler 'charge' has been running"
@@ -278,7 +280,7 @@ def test_a_process_that_was_stopped_waits_for_its_group():
         pass
 
     with station_of(app, []) as station:
-        station.desk.lease = Lease(0.0)
+        station.processor.lease = Lease(0.0)
         station.intake.put([row(3, b"k")])
         cause = awaited(station, "group", 0, 3)
 
@@ -295,7 +297,7 @@ def test_what_is_left_for_the_next_start():
 
     with station_of(app, [row(0)]) as station:
         awaited(station, "next-try")
-        station.order(station.desk.wind_up)
+        station.post(Drain())
         assert awaited(station, "left").words == "it is left for the next start, because this one is ending"
 
 
@@ -315,7 +317,7 @@ def test_a_handler_may_ask_from_its_own_loop():
         found, is_sure = eventually(lambda: answers and answers[0], timeout=30)
 
     assert is_sure
-    assert found[0, 0].code == "running"
+    assert found["orders", 0, 0].code == "running"
     assert time.monotonic() - began < 15
 
 
@@ -425,8 +427,8 @@ def test_records_that_wait_for_their_delay_do_not_stand_still(clock):
     """Until the delay is over, and a little more: they are told of as what they are."""
     crew, ends = Crew(), {("orders", 0): 7}
     crew.found, crew.delivered = {("orders", 0): 5}, {("orders", 0): 5}
-    route = SimpleNamespace(topic=ORDERS, delay=timedelta(minutes=10))
-    crew.stations = [SimpleNamespace(route=route)]
+    step = SimpleNamespace(spec=SimpleNamespace(topic=ORDERS, delay=timedelta(minutes=10)))
+    crew.stations = [SimpleNamespace(processor=SimpleNamespace(steps=[step]), topics=["orders"])]
     progress = followed(crew, ends)
     progress.look()
     clock.now += 600
@@ -543,14 +545,14 @@ def test_a_late_copy_is_a_warning():
 
     post = Post(answers=False)
     with station_of(app, [row(0)], post) as station:
-        eventually(lambda: station.desk.outbox.pending == 1, timeout=30)
+        eventually(lambda: station.processor.outbox.pending == 1, timeout=30)
         crew = Crew()
         crew.found, crew.stations = {("orders", 0): 0}, [station]
         watch, _ = watching(crew)
         assert watch.health().reasons == ()
         since = time.monotonic() - 7
-        station.desk.outbox._aged = time.monotonic() + 60  # it would look by itself in five seconds
-        station.desk.outbox.late = (Late("orders.shop.error", 1, since, "there is no such topic"),)
+        station.processor.outbox._aged = time.monotonic() + 60  # it would look by itself in five seconds
+        station.processor.outbox.late = (Late("orders.shop.error", 1, since, "there is no such topic"),)
         [reason] = watch.health().reasons
         cause, _ = station.cause()
         post.answers = True
@@ -558,7 +560,7 @@ def test_a_late_copy_is_a_warning():
     assert (reason.level, reason.code) == (Level.WARNING, "copies-late")
     words = "1 copy or message for orders.shop.error not acknowledged for 7s: there is no such topic"
     assert reason.words == f"{words}; records of handler 'charge' wait"
-    assert cause[0, 0].words == f"its copy or message is not safe yet: {words}"
+    assert cause["orders", 0, 0].words == f"its copy or message is not safe yet: {words}"
 
 
 def test_a_reason_knows_since_when():

@@ -11,7 +11,7 @@ from laneway import Breaker, Buffer, Message, Reject, Retry, Topic
 from laneway._clock import SystemClock
 from laneway._core.breaker import BreakerState
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._runtime.runners import EventLoopRunner
 from laneway.errors import ProduceError
 from support.core import FakeSender, LateSender, ListSource, make_records, make_route
@@ -19,13 +19,13 @@ from support.core import FakeSender, LateSender, ListSource, make_records, make_
 
 def run(function, records, *, lanes, sender=None, source=None, **fields):
     route = make_route(function, lanes=lanes, **fields)
-    desk = Desk(route, "billing", lanes=lanes, sender=sender or FakeSender(), clock=SystemClock())
+    processor = Processor([route], "billing", lanes=lanes, sender=sender or FakeSender(), clock=SystemClock())
 
     async def go():
-        await EventLoopRunner(desk, Call(route, SystemClock()), SystemClock()).run(source or ListSource(records))
+        await EventLoopRunner(processor, Call(route, SystemClock()), SystemClock()).run(source or ListSource(records))
 
     asyncio.run(go())
-    return desk.close()
+    return processor.close()
 
 
 class Watch:
@@ -179,7 +179,7 @@ def test_a_round_of_the_loop_reads_enough_for_every_lane():
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), ValueError("another")])
 def test_a_bug_in_our_own_code_ends_the_run(error, monkeypatch):
-    """What the desk raises in a lane comes out of run, and lanes still at work are cancelled."""
+    """What the processor raises in a lane comes out of run, and lanes still at work are cancelled."""
     ended = []
 
     async def handle(record):
@@ -192,7 +192,7 @@ def test_a_bug_in_our_own_code_ends_the_run(error, monkeypatch):
     def broken(self, *turn):
         raise error
 
-    monkeypatch.setattr(Desk, "settle_one", broken)
+    monkeypatch.setattr(Processor, "settle_one", broken)
     with pytest.raises(type(error), match=str(error)):
         run(handle, make_records(3, keys=3), lanes=3)
 
@@ -232,9 +232,9 @@ def test_nothing_spins_while_a_breaker_is_open(kind):
 
     size = {"kind": "batch", "size": 5} if kind == "batch" else {}
     route = make_route(handle, lanes=lanes, breaker=Breaker(1, "200ms", "200ms"), **size)
-    desk = Desk(route, "billing", lanes=lanes, sender=FakeSender(), clock=clock)
-    asyncio.run(EventLoopRunner(desk, Call(route, clock), clock).run(source))
-    tally = desk.close()
+    processor = Processor([route], "billing", lanes=lanes, sender=FakeSender(), clock=clock)
+    asyncio.run(EventLoopRunner(processor, Call(route, clock), clock).run(source))
+    tally = processor.close()
 
     vain = calls[: lanes + 2]  # of the first ones, each may have been out when it opened
     assert vain[-1][0] - vain[-2][0] > 0.199
@@ -281,11 +281,11 @@ def test_a_source_that_is_slow_is_looked_at_now_and_then():
         pass
 
     route = make_route(handle, lanes=4, breaker=breaker)
-    desk = Desk(route, "billing", lanes=4, sender=FakeSender(), clock=clock, breaker=state)
+    processor = Processor([route], "billing", lanes=4, sender=FakeSender(), clock=clock, breaker=state)
     source = LateSource(make_records(5), time.monotonic() + 0.3)
-    asyncio.run(EventLoopRunner(desk, Call(route, clock), clock).run(source))
+    asyncio.run(EventLoopRunner(processor, Call(route, clock), clock).run(source))
 
-    assert desk.close().handled == 5
+    assert processor.close().handled == 5
     assert clock.looks < 300 * 8
 
 
@@ -305,16 +305,16 @@ def test_a_call_that_hangs_blocks_only_its_key():
             goes.set()
 
     async def go():
-        await EventLoopRunner(desk, Call(route, SystemClock()), SystemClock()).run(source)
+        await EventLoopRunner(processor, Call(route, SystemClock()), SystemClock()).run(source)
 
     source, route = ListSource(make_records(count, keys=keys)), make_route(handle, lanes=2)
-    desk = Desk(route, "billing", lanes=2, sender=FakeSender(), clock=SystemClock())
+    processor = Processor([route], "billing", lanes=2, sender=FakeSender(), clock=SystemClock())
     asyncio.run(go())
     assert sorted(begun) == list(range(count))
     for key in range(keys):
         calls = [offset for offset in ended if offset % keys == key]
         assert calls == sorted(calls)
-    assert desk.close().handled == count
+    assert processor.close().handled == count
 
 
 def test_nothing_spins_while_what_was_begun_is_finished():
@@ -332,16 +332,16 @@ def test_nothing_spins_while_what_was_begun_is_finished():
         await (first if record.offset == 0 else gate).wait()
 
     route, clock = make_route(handle, lanes=4, buffer=Buffer(5)), CountingClock()
-    desk = Desk(route, "billing", lanes=4, sender=FakeSender(), clock=clock)
+    processor = Processor([route], "billing", lanes=4, sender=FakeSender(), clock=clock)
 
     async def go():
-        run = asyncio.create_task(EventLoopRunner(desk, Call(route, clock), clock).run(source))
+        run = asyncio.create_task(EventLoopRunner(processor, Call(route, clock), clock).run(source))
         while len(begun) < 4:  # noqa: ASYNC110 - the runner itself says nothing
             await asyncio.sleep(0.01)
         Ending.is_exhausted = True
         first.set()
         await asyncio.sleep(0.1)
-        assert desk.room
+        assert processor.room
         looks = clock.looks
         await asyncio.sleep(0.3)
         assert clock.looks - looks < 100
@@ -349,4 +349,4 @@ def test_nothing_spins_while_what_was_begun_is_finished():
         await run
 
     asyncio.run(go())
-    assert desk.close().handled == len(begun)
+    assert processor.close().handled == len(begun)

@@ -21,7 +21,7 @@ import pytest
 
 from laneway import Breaker, Buffer, Reject, Retry, RetryAfter, Topic
 from laneway._clock import SystemClock
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._declare.interceptors import Interceptors
 from laneway._runtime.runners import ProcessRunner
 from laneway._runtime.runners import child as _child
@@ -55,15 +55,17 @@ def log(tmp_path, monkeypatch):
 
 def make(function, *, processes=2, sender=None, setups=(), cleanups=(), is_kept=False, **fields):
     route, clock = make_route(function, lanes=fields.pop("lanes", 8), **fields), SystemClock()
-    desk = Desk(route, "billing", lanes=processes, sender=sender or FakeSender(), clock=clock)
-    runner = ProcessRunner(desk, route, clock, processes=processes, setups=setups, cleanups=cleanups, is_kept=is_kept)
-    return desk, runner
+    processor = Processor([route], "billing", lanes=processes, sender=sender or FakeSender(), clock=clock)
+    runner = ProcessRunner(
+        processor, route, clock, processes=processes, setups=setups, cleanups=cleanups, is_kept=is_kept
+    )
+    return processor, runner
 
 
 def run(function, records, **fields):
-    desk, runner = make(function, **fields)
+    processor, runner = make(function, **fields)
     runner.run(ListSource(records))
-    return desk.close()
+    return processor.close()
 
 
 def orders(*words, keys=None):
@@ -306,10 +308,10 @@ def test_pauses_grow_while_children_die_again_and_again():
 def test_a_child_that_dies_while_it_waits_costs_no_record():
     """It is replaced, and what it was given runs."""
     source = _Later([*orders("nothing")], orders("nothing", "nothing", keys=[0, 1])[1:])
-    desk, runner = make(handlers.obey, processes=1)
+    processor, runner = make(handlers.obey, processes=1)
 
     def between():
-        eventually(lambda: desk.tally.handled == 1, why="the first record")
+        eventually(lambda: processor.tally.handled == 1, why="the first record")
         os.kill(notes("begin")[0]["pid"], signal.SIGKILL)
         source.go_on()
 
@@ -318,7 +320,7 @@ def test_a_child_that_dies_while_it_waits_costs_no_record():
     runner.run(source)
     thread.join()
 
-    assert (desk.close().handled, desk.tally.parked) == (2, 0)
+    assert (processor.close().handled, processor.tally.parked) == (2, 0)
     assert len({line["pid"] for line in notes("begin")}) == 2
 
 
@@ -358,7 +360,7 @@ def test_nothing_is_lost_or_overtaken_while_children_are_killed():
     words = chance.choices(["nothing", "work 0.03", "fail 1", "send x"], [3, 4, 1, 2], k=250)
     keys = [chance.randrange(12) for _ in words]
     sender = FakeSender()
-    desk, runner = make(handlers.obey, processes=3, sender=sender, retry=Retry(20, "1ms", "5ms"), timeout=PLENTY)
+    processor, runner = make(handlers.obey, processes=3, sender=sender, retry=Retry(20, "1ms", "5ms"), timeout=PLENTY)
     over = threading.Event()
 
     def kill_some():
@@ -379,7 +381,7 @@ def test_nothing_is_lost_or_overtaken_while_children_are_killed():
         over.set()
         killer.join()
 
-    tally = desk.close()
+    tally = processor.close()
     assert (tally.handled, tally.parked) == (250, 0)
     assert tally.retried > words.count("fail 1"), "no child was killed in a call"
     sent = Counter(json.loads(message["value"])["offset"] for message in sender.acked if message["topic"] == "out")
@@ -698,24 +700,24 @@ def test_setups_run_once_in_each_child_and_cleanups_at_its_end():
 def test_children_that_are_kept_work_in_several_runs():
     """They are set up once, also when one dies between two runs, and clean up when the runner is closed."""
     hooks = {"setups": (handlers.open_pool,), "cleanups": (handlers.close_pool,)}
-    desk, runner = make(handlers.obey, is_kept=True, **hooks)
+    processor, runner = make(handlers.obey, is_kept=True, **hooks)
     for number in range(3):
         runner.run(ListSource(orders(*["work 0.02"] * 10)))
-        assert desk.close().handled == 10
+        assert processor.close().handled == 10
         assert notes("cleanup") == []
         assert len({line["pid"] for line in notes("begin")}) == 2
         if number == 2:
             break
-        desk, _ = make(handlers.obey)
-        runner.take_on(desk)
+        processor, _ = make(handlers.obey)
+        runner.take_on(processor)
     assert len(notes("setup")) == 2
 
     killed = notes("begin")[-1]["pid"]
     os.kill(killed, signal.SIGKILL)
-    desk, _ = make(handlers.obey)
-    runner.take_on(desk)
+    processor, _ = make(handlers.obey)
+    runner.take_on(processor)
     runner.run(ListSource(orders(*["work 0.02"] * 10)))
-    assert (desk.close().handled, desk.tally.parked) == (10, 0)
+    assert (processor.close().handled, processor.tally.parked) == (10, 0)
     runner.close()
     assert len(notes("setup")) == 3
     assert killed not in {line["pid"] for line in notes("cleanup")}
@@ -724,11 +726,11 @@ def test_children_that_are_kept_work_in_several_runs():
 
 def test_a_run_that_fails_ends_children_that_are_kept():
     """What they were at may go on in no process."""
-    desk, runner = make(handlers.obey, is_kept=True)
+    processor, runner = make(handlers.obey, is_kept=True)
     runner.run(ListSource(orders("nothing", "nothing")))
-    desk.close()
-    desk, _ = make(handlers.obey)
-    runner.take_on(desk)
+    processor.close()
+    processor, _ = make(handlers.obey)
+    runner.take_on(processor)
 
     class Broken(ListSource):
         def fetch(self, most, timeout):
@@ -781,7 +783,7 @@ def test_children_ignore_signals_that_are_for_the_parent():
 
 def test_a_signal_to_all_processes_does_not_end_a_child_that_is_starting():
     """Not even in the moment before it can say what it does with signals."""
-    desk, runner = make(handlers.obey, processes=1)
+    processor, runner = make(handlers.obey, processes=1)
     seen, over = set(), threading.Event()
     others = set(psutil.Process().children())  # such as the broker of the whole test run
 
@@ -801,7 +803,7 @@ def test_a_signal_to_all_processes_does_not_end_a_child_that_is_starting():
         over.set()
         thread.join()
 
-    assert desk.close().handled == 1
+    assert processor.close().handled == 1
     assert len(seen) == 1
 
 
@@ -824,13 +826,13 @@ def test_a_source_that_fails_ends_the_children_in_the_middle_of_a_call():
 
 
 def test_a_bug_in_our_own_code_ends_the_run():
-    """What the desk raises in a lane comes out of run, and the child that hangs meanwhile is killed."""
-    desk, runner = make(handlers.obey)
+    """What the processor raises in a lane comes out of run, and the child that hangs meanwhile is killed."""
+    processor, runner = make(handlers.obey)
 
     def broken(turn, result):
         raise RuntimeError("a bug")
 
-    desk.settle = broken
+    processor.settle = broken
     with pytest.raises(RuntimeError, match="a bug"):
         runner.run(ListSource(orders("nothing", "hang")))
 
@@ -852,10 +854,10 @@ def test_an_empty_source_is_no_work():
 
 def test_no_more_children_are_started_than_there_are_records():
     """Eight are allowed, two records wait."""
-    desk, runner = make(handlers.obey, processes=8)
+    processor, runner = make(handlers.obey, processes=8)
     runner.run(ListSource(orders("work 0.01", "work 0.01")))
 
-    assert desk.close().handled == 2
+    assert processor.close().handled == 2
     assert 1 <= len(runner._lanes) <= 2
 
 
@@ -879,18 +881,18 @@ def test_children_end_with_a_parent_that_is_killed(word, tmp_path):
 
 _PARENT = """
 from laneway._clock import SystemClock
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._runtime.runners import ProcessRunner
 from support import process_handlers as handlers
 from support.core import FakeSender, ListSource, make_record, make_route
 
 if __name__ == "__main__":
     route = make_route(handlers.obey, lanes=2)
-    desk = Desk(route, "billing", lanes=2, sender=FakeSender(), clock=SystemClock())
+    processor = Processor([route], "billing", lanes=2, sender=FakeSender(), clock=SystemClock())
     records = [make_record(at, b"%d" % at, word.encode()) for at, word in enumerate({words!r})]
     source = ListSource(records, error=OSError("never"))
     source.fetch_more, source.fetch = source.fetch, lambda *given: source.fetch_more(*given) if source._records else []
-    ProcessRunner(desk, route, SystemClock(), processes=2).run(source)
+    ProcessRunner(processor, route, SystemClock(), processes=2).run(source)
 """
 
 
@@ -913,7 +915,7 @@ from laneway import Topic
 from laneway._clock import SystemClock
 from laneway._declare.interceptors import Interceptors
 from laneway.codecs import Json
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._runtime.runners import ProcessRunner
 from support.core import FakeSender, ListSource, make_record, make_route
 
@@ -931,9 +933,9 @@ def known(message, record, error):
 def main():
     route = make_route(handle, lanes=2, interceptors=Interceptors(error=(known,)))
     sender = FakeSender()
-    desk = Desk(route, "billing", lanes=2, sender=sender, clock=SystemClock())
+    processor = Processor([route], "billing", lanes=2, sender=sender, clock=SystemClock())
     records = [make_record(0, b"1", b"fine"), make_record(1, b"2", b"odd")]
-    ProcessRunner(desk, route, SystemClock(), processes=1).run(ListSource(records))
+    ProcessRunner(processor, route, SystemClock(), processes=1).run(ListSource(records))
     for message in sender.acked:
         print(message["topic"], message["value"], dict(message["headers"]).get("laneway-error-type"))
 
@@ -1013,17 +1015,17 @@ def test_a_breaker_stops_a_turn_at_the_first_failure():
     """No further call begins before it has had its say; when it closes all records are run, and none is parked."""
     records = [make_record(offset, b"%d" % offset, b"") for offset in range(2000)]
     records += [make_record(2000 + at, b"key-%d" % at, b"outage 4") for at in range(5)]
-    desk, runner = make(handlers.obey_quickly, processes=1, breaker=Breaker(1, "50ms", "50ms"))
+    processor, runner = make(handlers.obey_quickly, processes=1, breaker=Breaker(1, "50ms", "50ms"))
 
     class Parted(ListSource):
         """Gives the last five when the others are handled: one that is left over would be a probe that succeeds."""
 
         def fetch(self, most, timeout):
             left = 2000 - self.given
-            return super().fetch(most if desk.tally.handled >= 2000 else min(most, left), timeout)
+            return super().fetch(most if processor.tally.handled >= 2000 else min(most, left), timeout)
 
     runner.run(Parted(records))
-    tally = desk.close()
+    tally = processor.close()
 
     assert (tally.handled, tally.parked, tally.breaker_opened) == (2005, 0, 1)
     times = [line["at"] for line in notes("begin")]
@@ -1056,7 +1058,7 @@ def test_what_a_turn_leaves_out(word, breaker, called, monkeypatch):
 
 def test_a_blocked_handler_bounds_what_is_read():
     """The source is not read beyond the buffer while nothing is finished."""
-    desk, runner = make(handlers.obey, buffer=Buffer(10), timeout=timedelta(seconds=3))
+    processor, runner = make(handlers.obey, buffer=Buffer(10), timeout=timedelta(seconds=3))
     source = ListSource(orders("hang", *["nothing"] * 40))
     seen = []
     thread = threading.Thread(
@@ -1067,7 +1069,7 @@ def test_a_blocked_handler_bounds_what_is_read():
     thread.join()
 
     assert seen[0] <= 41
-    assert desk.close().handled == 40
+    assert processor.close().handled == 40
 
 
 def test_wake_makes_it_look_at_once(monkeypatch):
@@ -1075,10 +1077,10 @@ def test_wake_makes_it_look_at_once(monkeypatch):
     monkeypatch.setattr(_locked, "_LOOK", 60.0)
     source = _Later(orders("nothing"), [])
     source.announces, source.has_news = True, False
-    desk, runner = make(handlers.obey)
+    processor, runner = make(handlers.obey)
 
     def later():
-        eventually(lambda: desk.tally.handled, why="the first record")
+        eventually(lambda: processor.tally.handled, why="the first record")
         time.sleep(0.2)
         source.go_on()
         runner.wake()
@@ -1089,7 +1091,7 @@ def test_wake_makes_it_look_at_once(monkeypatch):
     runner.run(source)
     thread.join()
 
-    assert desk.close().handled == 1
+    assert processor.close().handled == 1
     assert time.monotonic() - began < 50
 
 

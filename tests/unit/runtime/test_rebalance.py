@@ -5,16 +5,13 @@ A log that has lost its end cannot be told from one that was made anew: both are
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from laneway._core.breaker import BreakerState
 from laneway._core.call import Call
 from laneway._core.commit_markers import since_of
-from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
 from laneway._engines.direct.recovery import Recovery
 from laneway._engines.direct.station import Station
@@ -81,11 +78,11 @@ class Scene:
         monkeypatch.setattr(_group_consumer, "Consumer", lambda options: self.consumer)
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
         self.station = Station(
-            self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None, lock=threading.Lock(),
-            backlog=DeferredKeys(), breaker=BreakerState(), notice=lambda text: None, listener=lambda event: None,
+            self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None,
+            notice=lambda text: None, listener=lambda event: None,
         )  # fmt: skip
-        self.desk = self.station.desk
-        self.clock.moved = self.desk.tick
+        self.processor = self.station.processor
+        self.clock.moved = self.processor.tick
         stations = {TOPIC: [self.station]}
         self.partitions = Partitions()
         self.bounds = (0, 1_000)
@@ -105,7 +102,7 @@ class Scene:
         self.rebalance = Rebalance(
             stations, retry_topics={}, delayed=(), partitions=self.partitions,
             flow=Flow(self.partitions, stations, [TOPIC]),
-            recovery=Recovery("billing", stations, admin=None, options={}), logs=self.logs, admin=admin, start={},
+            recovery=Recovery("billing", [self.station], admin=None, options={}), logs=self.logs, admin=admin, start={},
             budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
         )  # fmt: skip
         self.group = GroupConsumer({}, "billing", self.rebalance)
@@ -143,18 +140,18 @@ class Scene:
         for record in records:
             record.epoch = self.group.epoch
         self.partitions[PLACE].delivered = records[-1].offset + 1
-        self.desk.admit(records)
+        self.processor.admit(records)
 
     def begin(self, count):
-        return [self.desk.take() for _ in range(count)]
+        return [self.processor.take() for _ in range(count)]
 
     def end(self, turn):
         """Let a call come back."""
-        self.desk.settle(turn, Call(self.route, self.clock).single(turn))
-        self.desk.tick()
+        self.processor.settle(turn, Call(self.route, self.clock).single(turn))
+        self.processor.tick()
 
     def work_off(self):
-        while turn := self.desk.take():
+        while turn := self.processor.take():
             self.end(turn)
 
     def due(self):
@@ -203,7 +200,7 @@ def test_a_revocation_is_over_when_what_was_begun_has_ended(scene):
     turns = made.begin(3)
 
     def moved():
-        made.desk.tick()
+        made.processor.tick()
         while made.clock.now >= 1001 and turns:
             made.end(turns.pop())
 
@@ -341,7 +338,7 @@ def test_a_loss_ends_the_run_by_default(scene, bounds, told):
     with pytest.raises(DataLossError, match=f"{told}.*on_data_loss: continue"):
         made.rebalance.out_of_range(PLACE, made.position)
 
-    assert (made.seeks, made.group.epoch, made.desk.tally.lost) == ([], epoch, 0)
+    assert (made.seeks, made.group.epoch, made.processor.tally.lost) == ([], epoch, 0)
 
 
 def test_a_run_that_ends_because_of_deleted_records_commits_nothing_past_them(scene):
@@ -361,7 +358,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     made = at_100(scene, is_forgiving=True)
     made.bounds = (150, 200)
     made.rebalance.out_of_range(PLACE, made.position)
-    assert (made.seeks, made.desk.tally.lost) == ([150], 50)
+    assert (made.seeks, made.processor.tally.lost) == ([150], 50)
     assert made.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
 
     made.read(range(150, 160))
@@ -378,7 +375,7 @@ def test_the_loss_is_counted_from_where_the_log_was_read_to(scene):
     made.bounds = (150, 200)
     made.rebalance.out_of_range(PLACE, made.position)
 
-    assert made.desk.tally.lost == 30
+    assert made.processor.tally.lost == 30
 
 
 @pytest.mark.parametrize(
@@ -390,10 +387,10 @@ def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, 
     made.bounds, epoch = bounds, made.group.epoch
     low, high = bounds
     made.rebalance.out_of_range(PLACE, made.position)
-    assert (made.seeks, made.group.epoch, made.desk.tally.lost) == ([low], epoch + 1, 0)
+    assert (made.seeks, made.group.epoch, made.processor.tally.lost) == ([low], epoch + 1, 0)
     [note] = made.notes
     assert note.endswith(f"orders[0] is at offset 100, its log ends at {high}; it is read from its start")
-    made.desk.tick()
+    made.processor.tick()
     made.end(*made.late)
     assert made.due() == (low, [])
 
@@ -409,7 +406,7 @@ def test_a_log_that_has_grown_past_our_offset_since_is_another_one(scene):
     made = at_100(scene, is_forgiving=True)
     made.bounds, epoch = (0, 150), made.group.epoch
     made.rebalance.out_of_range(PLACE, made.position)
-    assert (made.seeks, made.group.epoch, made.desk.tally.lost) == ([0], epoch + 1, 0)
+    assert (made.seeks, made.group.epoch, made.processor.tally.lost) == ([0], epoch + 1, 0)
     made.read(range(150))
     made.end(*made.late)
     made.work_off()
@@ -446,7 +443,7 @@ def test_a_broker_that_is_away_decides_nothing(scene, is_forgiving):
     made.bounds = None
     made.rebalance.out_of_range(PLACE, made.position)
 
-    assert (made.seeks, made.notes, made.desk.tally.lost) == ([100], [], 0)
+    assert (made.seeks, made.notes, made.processor.tally.lost) == ([100], [], 0)
 
 
 def test_what_is_ours_no_longer_is_nobodys_loss(scene):
@@ -464,7 +461,7 @@ def test_a_late_word_on_an_offset_of_before_changes_nothing(scene):
     made = at_100(scene, is_forgiving=True)
     made.bounds = (0, 150)
     made.rebalance.out_of_range(PLACE, 100)
-    made.desk.tick()
+    made.processor.tick()
     made.read(range(48))
     made.rebalance.out_of_range(PLACE, 100)
     made.work_off()
@@ -555,7 +552,7 @@ def test_what_a_former_owner_has_finished_is_not_lost(scene):
     made.bounds = (150, 200)
     made.rebalance.out_of_range(PLACE, made.position)
 
-    assert made.desk.tally.lost == 10
+    assert made.processor.tally.lost == 10
 
 
 def test_a_loss_is_counted_once(scene):
@@ -566,7 +563,7 @@ def test_a_loss_is_counted_once(scene):
     made.bounds = (180, 200)
     made.rebalance.out_of_range(PLACE, made.position)
 
-    assert made.desk.tally.lost == 80
+    assert made.processor.tally.lost == 80
 
 
 @pytest.mark.parametrize("bounds", [(0, 30), (0, 150)])
@@ -642,7 +639,7 @@ def test_a_retry_topic_that_was_recreated_begins_at_its_start_when_asked_to_go_o
     made.logs.settle_suspects()
     made.logs.settle_suspects()
 
-    assert (made.partitions[PLACE].paused, made.position, made.desk.tally.lost) == (set(), 0, 3)
+    assert (made.partitions[PLACE].paused, made.position, made.processor.tally.lost) == (set(), 0, 3)
     assert made.notes == [
         f"the retry topic {TOPIC} was deleted while it was in use: at least 3 records that waited in it are lost"
     ]
@@ -761,7 +758,7 @@ def test_a_topic_that_is_recreated_while_it_is_read_begins_at_its_start(scene):
     assert made.logs.is_sure()
     assert made.seeks == [0]
     assert made.due() == (0, []), "the handler's thread may not have learned of it yet"
-    made.desk.tick()
+    made.processor.tick()
     made.end(*made.late)
     assert made.due() == (0, [])
     made.logs.ask()

@@ -7,7 +7,7 @@ import pytest
 
 from laneway import Breaker, Reject, Retry, Skip
 from laneway._core.breaker import BreakerState
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._runtime.runners import TableRunner
 from support.core import FakeClock, FakeSender, make_route
 
@@ -65,9 +65,9 @@ def run(function, *tables, sender=None, source=None, **fields):
         clock.advance(max(seconds, 0.05))
 
     route = make_route(function, kind="columnar", size=10, **fields)
-    desk = Desk(route, "billing", lanes=1, sender=sender or FakeSender(), clock=clock)
-    TableRunner(desk, clock, sleep).run(source or Tables(*tables))
-    return desk.close(), slept
+    processor = Processor([route], "billing", lanes=1, sender=sender or FakeSender(), clock=clock)
+    TableRunner(processor, clock, sleep).run(source or Tables(*tables))
+    return processor.close(), slept
 
 
 def test_tables_come_one_after_the_other():
@@ -219,18 +219,18 @@ def test_a_breaker_that_an_earlier_task_left_open_is_waited_for_before_anything_
         asked.append(list(source.asked))
         clock.advance(seconds)
 
-    desk = Desk(
-        make_route(lambda rows: None, kind="columnar", size=10, breaker=breaker),
+    processor = Processor(
+        [make_route(lambda rows: None, kind="columnar", size=10, breaker=breaker)],
         "billing",
         lanes=1,
         sender=FakeSender(),
         clock=clock,
         breaker=state,
     )
-    TableRunner(desk, clock, sleep).run(source)
+    TableRunner(processor, clock, sleep).run(source)
 
     assert asked == [[]]
-    assert (desk.close().handled, state.is_open) == (1, False)
+    assert (processor.close().handled, state.is_open) == (1, False)
 
 
 def test_nothing_is_read_or_called_before_it_may_begin():
@@ -248,8 +248,8 @@ def test_nothing_is_read_or_called_before_it_may_begin():
 
     route = make_route(handle, kind="columnar")
     clock = FakeClock()
-    desk = Desk(route, "billing", lanes=1, sender=FakeSender(), clock=clock)
-    TableRunner(desk, clock, clock.advance, may_begin).run(source)
+    processor = Processor([route], "billing", lanes=1, sender=FakeSender(), clock=clock)
+    TableRunner(processor, clock, clock.advance, may_begin).run(source)
 
     assert asked_at[:5] == [(0, 0), (0, 0), (0, 0), (1, 0), (1, 0)]
     assert seen == [1, 1]

@@ -11,7 +11,7 @@ import pytest
 from laneway import Breaker, Buffer, Message, Reject, Retry, Topic
 from laneway._clock import SystemClock
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._runtime.runners import ThreadRunner
 from laneway.errors import ProduceError
 from support.core import FakeSender, LateSender, ListSource, lane_threads, make_record, make_records, make_route
@@ -22,14 +22,14 @@ MILLISECOND = 0.001
 
 def make(function, *, lanes, sender=None, clock=None, **fields):
     route, clock = make_route(function, lanes=lanes, **fields), clock or SystemClock()
-    desk = Desk(route, "billing", lanes=lanes, sender=sender or FakeSender(), clock=clock)
-    return desk, ThreadRunner(desk, Call(route, clock), clock)
+    processor = Processor([route], "billing", lanes=lanes, sender=sender or FakeSender(), clock=clock)
+    return processor, ThreadRunner(processor, Call(route, clock), clock)
 
 
 def run(function, records, *, lanes, sender=None, **fields):
-    desk, runner = make(function, lanes=lanes, sender=sender, **fields)
+    processor, runner = make(function, lanes=lanes, sender=sender, **fields)
     runner.run(ListSource(records))
-    return desk.close()
+    return processor.close()
 
 
 class TickingClock:
@@ -113,10 +113,10 @@ def test_a_handler_that_turns_slow_is_spread_over_lanes():
 def test_a_fast_handler_needs_no_threads():
     """It is called on the reader's own thread, where it is tried, too."""
     threads = set()
-    desk, runner = make(lambda record: threads.add(threading.get_ident()), lanes=8, clock=TickingClock())
+    processor, runner = make(lambda record: threads.add(threading.get_ident()), lanes=8, clock=TickingClock())
     runner.run(ListSource(make_records(20_000, keys=500)))
 
-    assert desk.close().handled == 20_000
+    assert processor.close().handled == 20_000
     assert threads == {threading.get_ident()}
 
 
@@ -138,9 +138,9 @@ def test_time_in_which_others_had_the_processor_makes_no_handler_slow():
 def test_a_handler_that_is_known_to_be_fast_needs_no_thread_at_all():
     """Each task of a Spark batch once started as many threads as it had lanes, to find out what the last one knew."""
     clock = TickingClock()
-    desk, _ = make(lambda record: None, lanes=200, clock=clock)
-    desk.pace = 1e-6
-    runner = ThreadRunner(desk, Call(desk.route, clock), clock)
+    processor, _ = make(lambda record: None, lanes=200, clock=clock)
+    processor.pace = 1e-6
+    runner = ThreadRunner(processor, Call(processor.spec, clock), clock)
     runner.run(ListSource(make_records(5_000, keys=500)))
 
     assert not runner._threads
@@ -228,7 +228,7 @@ def test_a_blocked_handler_bounds_what_is_read():
         reached.release()
         assert gate.wait(10)
 
-    desk, runner = make(handle, lanes=4, buffer=Buffer(10))
+    processor, runner = make(handle, lanes=4, buffer=Buffer(10))
     source = ListSource(make_records(100, keys=100))
     thread = threading.Thread(target=runner.run, args=(source,))
     thread.start()
@@ -237,10 +237,10 @@ def test_a_blocked_handler_bounds_what_is_read():
     time.sleep(0.02)
 
     assert source.given == 10
-    assert desk.ledger.committable(0) == 0
+    assert processor.steps[0].ledger.committable(0) == 0
     gate.set()
     thread.join(10)
-    assert desk.close().handled == 100
+    assert processor.close().handled == 100
 
 
 class _Waiting:
@@ -262,11 +262,11 @@ class _Waiting:
 
 def test_waiting_for_a_batch_to_fill_does_not_spin():
     """Once, reader and lanes woke each other without end while a batch was not full."""
-    desk, runner = make(lambda batch: None, lanes=4, kind="batch", size=100)
+    processor, runner = make(lambda batch: None, lanes=4, kind="batch", size=100)
     source = _Waiting(make_records(5), 0.1)
     runner.run(source)
 
-    assert desk.close().handled == 5
+    assert processor.close().handled == 5
     assert source.looks < 300
 
 
@@ -282,13 +282,13 @@ def test_an_exit_in_a_handler_ends_the_run():
 
 
 def test_a_bug_in_our_own_code_ends_the_run():
-    """What the desk raises in a lane comes out of run."""
-    desk, runner = make(lambda record: None, lanes=2)
+    """What the processor raises in a lane comes out of run."""
+    processor, runner = make(lambda record: None, lanes=2)
 
     def broken(turn, result):
         raise RuntimeError("a bug")
 
-    desk.settle = broken
+    processor.settle = broken
     with pytest.raises(RuntimeError, match="a bug"):
         runner.run(ListSource(make_records(1)))
 
@@ -318,12 +318,12 @@ def test_strict_lanes_hold_a_busy_partition_back():
     """A partition never uses the lanes of another one."""
     watch = Watch(2 * MILLISECOND)
     route = make_route(watch, lanes=2, strict=True)
-    desk = Desk(route, "billing", lanes=6, sender=FakeSender(), clock=SystemClock(), per_partition=2)
-    ThreadRunner(desk, Call(route, SystemClock()), SystemClock()).run(
+    processor = Processor([route], "billing", lanes=6, sender=FakeSender(), clock=SystemClock(), per_partition=2)
+    ThreadRunner(processor, Call(route, SystemClock()), SystemClock()).run(
         ListSource([make_record(offset, b"%d" % offset) for offset in range(40)])
     )
 
-    assert desk.close().handled == 40
+    assert processor.close().handled == 40
     assert watch.most == 2
 
 
@@ -355,9 +355,9 @@ def test_nothing_spins_while_a_breaker_is_open(seconds):
 
     # A small buffer: what there is room for is read also while the breaker is open, and each such look counts.
     breaker, buffer = Breaker(1, "200ms", "200ms"), Buffer(500)
-    desk, runner = make(handle, lanes=lanes, clock=clock, breaker=breaker, buffer=buffer, order="none")
+    processor, runner = make(handle, lanes=lanes, clock=clock, breaker=breaker, buffer=buffer, order="none")
     runner.run(source)
-    tally = desk.close()
+    tally = processor.close()
 
     last, *probes = calls[lanes - 1 : lanes + 2]  # of the calls before, each may have been out when it opened
     assert probes[1][0] - probes[0][0] > 0.199
@@ -384,11 +384,11 @@ def test_one_probe_at_a_time_however_many_lanes_are_free():
         if number < failing:
             raise ConnectionError
 
-    desk, runner = make(handle, lanes=lanes, breaker=Breaker(1, "20ms", "20ms"), order="none")
+    processor, runner = make(handle, lanes=lanes, breaker=Breaker(1, "20ms", "20ms"), order="none")
     runner.run(ListSource(make_records(8, keys=8)))
 
     assert beside[lanes : failing + 1] == [0] * (failing + 1 - lanes)
-    assert (desk.close().handled, desk.tally.parked) == (8, 0)
+    assert (processor.close().handled, processor.tally.parked) == (8, 0)
 
 
 def test_a_full_desk_does_not_spin_before_a_source_that_announces():
@@ -404,19 +404,19 @@ def test_a_full_desk_does_not_spin_before_a_source_that_announces():
         goes.wait(20)
 
     route, clock = make_route(handle, lanes=2, buffer=Buffer(records=2)), SystemClock()
-    desk = Desk(route, "billing", lanes=2, sender=FakeSender(), clock=clock)
-    runner = ThreadRunner(desk, Call(route, clock), clock)
+    processor = Processor([route], "billing", lanes=2, sender=FakeSender(), clock=clock)
+    runner = ThreadRunner(processor, Call(route, clock), clock)
     thread = threading.Thread(target=runner.run, args=(Announcing(make_records(10)),))
     thread.start()
-    eventually(lambda: desk.scheduler.lanes_busy, timeout=20)
+    eventually(lambda: processor.lanes.busy, timeout=20)
     looks = itertools.count()
-    tick = desk.tick
-    desk.tick = lambda: (next(looks), tick())
+    tick = processor.tick
+    processor.tick = lambda: (next(looks), tick())
     time.sleep(0.5)
     seen = next(looks)
     goes.set()
     thread.join(20)
-    assert desk.tally.handled == 10
+    assert processor.tally.handled == 10
     assert seen < 100
 
 
@@ -455,7 +455,7 @@ def start(runner, source):
 def test_a_call_that_hangs_blocks_only_its_key(lanes):
     """Fast calls run on the reader's thread, many in a turn: once, all of them waited for the one that hung."""
     handle, count, keys = Hanging(5_000), 20_000, 1_000
-    desk, runner = make(handle, lanes=lanes)
+    processor, runner = make(handle, lanes=lanes)
     thread, _ = start(runner, ListSource(make_records(count, keys=keys)))
     behind = (count - 5_000) // keys  # the record and those of its key
     others = count - behind if lanes > 1 else 5_000
@@ -468,14 +468,14 @@ def test_a_call_that_hangs_blocks_only_its_key(lanes):
     for key in range(keys):
         calls = [offset for offset in handle.ended if offset % keys == key]
         assert calls == sorted(calls)
-    assert desk.close().handled == count
+    assert processor.close().handled == count
 
 
 def test_calls_that_hang_one_after_the_other():
     """Whoever reads in place of the first may have to be replaced himself; and everybody comes back to work."""
     hung = (3_000, 9_000, 15_000)
     handle, count = Hanging(*hung), 20_000
-    desk, runner = make(handle, lanes=8)
+    processor, runner = make(handle, lanes=8)
     thread, _ = start(runner, ListSource(make_records(count, keys=count)))
     for number, offset in enumerate(hung):
         eventually(lambda offset=offset: offset in handle.begun, timeout=60)
@@ -486,7 +486,7 @@ def test_calls_that_hang_one_after_the_other():
     thread.join(60)
 
     assert sorted(handle.begun) == list(range(count))
-    assert desk.close().handled == count
+    assert processor.close().handled == count
     assert not [thread for thread in threading.enumerate() if thread.name == "stand-by"]
 
 

@@ -12,13 +12,13 @@ from laneway import Buffer
 from laneway._clock import SystemClock
 from laneway._core.acks import acknowledging
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._runtime.runners import ThreadRunner
 from support.core import FakeSender, ListSource, make_record, make_records, make_route
 from support.waiting import eventually
 
 
-class CountingDesk(Desk):
+class CountingDesk(Processor):
     """Tells how often the runner has looked."""
 
     looks = 0
@@ -30,8 +30,8 @@ class CountingDesk(Desk):
 
 def make(function, *, lanes=4, **fields):
     route, clock = make_route(function, lanes=lanes, **fields), SystemClock()
-    desk = CountingDesk(route, "billing", lanes=lanes, sender=FakeSender(), clock=clock)
-    return desk, ThreadRunner(desk, Call(route, clock), clock)
+    processor = CountingDesk([route], "billing", lanes=lanes, sender=FakeSender(), clock=clock)
+    return processor, ThreadRunner(processor, Call(route, clock), clock)
 
 
 def start(runner, source):
@@ -70,7 +70,7 @@ def test_acknowledgements_that_come_before_the_call_is_settled(lasts):
 
     acknowledger = threading.Thread(target=acknowledge)
     acknowledger.start()
-    desk, runner = make(acknowledging(handle, "handle", is_async=False))
+    processor, runner = make(acknowledging(handle, "handle", is_async=False))
     thread, ends = start(runner, ListSource(make_records(2_000, keys=50)))
     eventually(lambda: len(acks) == 1_000, timeout=60)
     for ack in acks:
@@ -79,7 +79,7 @@ def test_acknowledgements_that_come_before_the_call_is_settled(lasts):
     given.put(None)
     acknowledger.join()
     assert ends == [None]
-    assert desk.close().handled == 2_000
+    assert processor.close().handled == 2_000
 
 
 def test_nothing_spins_until_what_was_released_is_acknowledged():
@@ -90,12 +90,12 @@ def test_nothing_spins_until_what_was_released_is_acknowledged():
         ack.release()
         acks.append(ack)
 
-    desk, runner = make(acknowledging(handle, "handle", is_async=False))
+    processor, runner = make(acknowledging(handle, "handle", is_async=False))
     thread, ends = start(runner, ListSource(make_records(2_000, keys=2_000)))
-    eventually(lambda: len(acks) == 2_000 and not desk.scheduler.records, timeout=60)
-    before = desk.looks
+    eventually(lambda: len(acks) == 2_000 and not processor.steps[0].scheduler.records, timeout=60)
+    before = processor.looks
     time.sleep(0.5)
-    assert desk.looks - before < 100
+    assert processor.looks - before < 100
     for ack in acks:
         ack.done()
     thread.join(60)
@@ -173,16 +173,16 @@ def test_nothing_spins_while_what_was_begun_is_finished():
             assert (first if record.offset == 1 else gate).wait(60)
 
     source = Ending(make_records(100, keys=100), chunk=10)
-    desk, runner = make(handle, buffer=Buffer(5))
+    processor, runner = make(handle, buffer=Buffer(5))
     thread, ends = start(runner, source)
-    eventually(lambda: desk.scheduler.lanes_busy == 4, timeout=60)
+    eventually(lambda: processor.lanes.busy == 4, timeout=60)
     source.is_over = True
     first.set()
     time.sleep(0.2)
-    assert desk.room
-    before = desk.looks
+    assert processor.room
+    before = processor.looks
     time.sleep(0.5)
-    assert desk.looks - before < 100
+    assert processor.looks - before < 100
     gate.set()
     thread.join(60)
     assert ends == [None]

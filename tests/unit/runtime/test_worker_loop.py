@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from itertools import pairwise
 from types import SimpleNamespace
@@ -10,8 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from laneway import Buffer, Topic
-from laneway._core.breaker import BreakerState
-from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.finished_map import CLEAN, decode_finished
 from laneway._engines.direct.station import Station
 from laneway._kafka import BrokerUnavailableError, FencedError
@@ -153,17 +150,17 @@ class Scene:
     def finish(self, count=ENDLESS, *, topic="orders", is_wanted=lambda offset: True):
         """Let the handler take up to so many records, and finish those that are wanted."""
         station = getattr(self.stations, topic)
-        station.desk.tick()  # as its runner does, which learns so of new partitions
+        station.processor.tick()  # as its runner does, which learns so of new partitions
         for record in station.intake.fetch(count, 0):
-            station.desk.ledger.see(record.partition, [record.offset])
+            station.processor.steps[0].ledger.see(record.partition, [record.offset])
             if is_wanted(record.offset):
-                station.desk.ledger.finish(record.partition, record.offset)
+                station.processor.steps[0].ledger.finish(record.partition, record.offset)
 
 
 def _station(topic, records):
     return Station(
         make_route(topic=Topic(topic), buffer=Buffer(records=records)), "billing", lanes=4, sender=FakeSender(),
-        loop=lambda: None, lock=threading.Lock(), backlog=DeferredKeys(), breaker=BreakerState(),
+        loop=lambda: None,
         notice=lambda text: None, listener=lambda event: None,
     )  # fmt: skip
 
@@ -318,15 +315,15 @@ def test_retries_wait_while_commits_can_tell_of_no_more(scene):
     made.run(0.1)
     full = made.partitions[RETRY, 1]
     full.delivered = 30_000
-    made.retry_station.desk.tick()  # as its runner does, which learns so of its partitions
-    made.retry_station.desk.ledger.see(1, list(range(30_000)))
-    made.retry_station.desk.ledger.finish_all((1, offset) for offset in range(1, 30_000, 2))
+    made.retry_station.processor.tick()  # as its runner does, which learns so of its partitions
+    made.retry_station.processor.steps[0].ledger.see(1, list(range(30_000)))
+    made.retry_station.processor.steps[0].ledger.finish_all((1, offset) for offset in range(1, 30_000, 2))
     made.is_due(40_000)
     made.run(1)
     assert made.retry_station.intake.records == 0
     assert made.paused(Pause.METADATA) == {(RETRY, 1)}
 
-    made.retry_station.desk.ledger.finish_all((1, offset) for offset in range(0, 30_000, 2))
+    made.retry_station.processor.steps[0].ledger.finish_all((1, offset) for offset in range(0, 30_000, 2))
     made.run(1)
     assert made.retry_station.intake.records > 10_000
 
@@ -354,7 +351,7 @@ def test_a_partition_is_held_before_its_finished_offsets_fill_the_commit(scene):
     assert made.consumer.resumes == []
 
     for offset in range(0, read, 2):
-        made.stations.orders.desk.ledger.finish(0, offset)
+        made.stations.orders.processor.steps[0].ledger.finish(0, offset)
     made.run(5, work=made.finish)
     assert made.paused(Pause.METADATA) == set()
     assert made.delivered == {odd: 40_000, even: 10}
@@ -563,7 +560,7 @@ def test_large_records_do_not_thrash(scene):
     """The half that must be worked off is one of bytes, too."""
     made = scene(records=20_000)
     station = made.stations.orders
-    object.__setattr__(station.route, "buffer", Buffer(records=20_000, size=8 * 100))
+    object.__setattr__(station.spec, "buffer", Buffer(records=20_000, size=8 * 100))
     made.consumer.read, read = (lambda most, timeout: read(1, timeout)), made.consumer.read
     made.run(40, every=1.0, work=lambda: made.finish(1))
     assert (made.consumer.pauses, made.consumer.resumes) == ([made.places], [])

@@ -1,4 +1,4 @@
-"""The direct engine: a consumer group's member in this process, with the same desk, lanes and ladder as on Spark."""
+"""The direct engine: a consumer group's member in this process, with the same processors as on Spark."""
 
 from laneway._engines.direct.engine import DirectEngine
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
-from laneway._core.breaker import BreakerState
-from laneway._core.deferred_keys import DeferredKeys
 from laneway._engines.direct.member import Member
 from laneway._engines.direct.recovery import Recovery
 from laneway._engines.direct.station import Station
@@ -93,29 +90,24 @@ class Crew:
         elsewhere = producers_elsewhere(routes, settings)
         self._sender = sender_of(cluster.producer_options(), elsewhere)
         lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
+        self.stations: list[Station] = []
         stations: dict[str, list[Station]] = {}
-        by_source: dict[str, list[Station]] = {}
         for route in routes:
-            lock, backlog, breaker = threading.Lock(), DeferredKeys(), BreakerState()
-            for step in range(route.retry.hops + 1):
-                own = route.at_step(app, step)
-                station = Station(
-                    own,
-                    app,
-                    lanes=route.processes or max(1, route.lanes),
-                    sender=self._sender,
-                    loop=loop,
-                    lock=lock,
-                    backlog=backlog,
-                    breaker=breaker,
-                    notice=note,
-                    listener=tell,
-                    hooks=hooks,
-                    lease=lease,
-                )
-                stations.setdefault(own.topic.name, []).append(station)
-                by_source.setdefault(route.topic.name, []).append(station)
-        self.stations = [station for found in stations.values() for station in found]
+            station = Station(
+                route,
+                app,
+                lanes=route.processes or max(1, route.lanes),
+                sender=self._sender,
+                loop=loop,
+                notice=note,
+                listener=tell,
+                hooks=hooks,
+                lease=lease,
+            )
+            self.stations.append(station)
+            for topic in station.topics:
+                stations.setdefault(topic, []).append(station)
+        self._may_create = settings.create_topics
         # Not of runs over an error topic: that one is what they read.
         errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
         owned = Partitions()
@@ -137,12 +129,12 @@ class Crew:
             where=",".join(cluster.brokers),
         )
         for station in self.stations:
-            station.desk.outbox.diagnose = self.monitor.trouble
+            station.processor.outbox.diagnose = self.monitor.trouble
         options = reading_options(cluster, routes, sum(partitions.values()))
         # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
         skip_lost = settings.on_data_loss == "continue" or limits is not None
         flow = Flow(owned, stations, [topic for topic in self.sources if topic not in delayed])
-        recovery = Recovery(app, by_source, admin=self.admin, options=options)
+        recovery = Recovery(app, self.stations, admin=self.admin, options=options)
         limit = cluster.consumer.max_poll_interval.total_seconds()
         start = _starts(routes, settings)
         logs = Logs(
@@ -252,7 +244,7 @@ class Crew:
         found: dict[str, Tally] = {}
         for station in self.stations:
             news = station.news()
-            total = found.setdefault(station.route.source or station.route.topic.name, Tally())
+            total = found.setdefault(station.spec.source or station.spec.topic.name, Tally())
             busy = total.lanes_busy + news.lanes_busy  # in the same time, so they add up
             total.add(news)
             total.lanes_busy = busy

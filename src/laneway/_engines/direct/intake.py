@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from laneway._declare.record import Record
+    from laneway._kafka import Place
 
 __all__ = ["Intake"]
 
@@ -31,13 +32,13 @@ class Intake:
         """Called when records arrive at an empty intake."""
         self.sift: Callable[[Sequence[Record[Any]]], Sequence[Record[Any]]] = lambda records: records
         """Leaves out records of partitions that are gone, before they become a table."""
-        self.settled: dict[int, int] = {}
+        self.settled: dict[Place, int] = {}
         """Partition to the offset up to which tables are dealt with, for there is no ledger of their rows."""
         self.records = 0
         self.size = 0
         self._lists: deque[list[Record[Any]]] = deque()
         self._news = threading.Event()
-        self.table: dict[int, int] = {}
+        self.table: dict[Place, int] = {}
         """Of a columnar handler: partitions of the table that is in work, and the offsets that it reaches to."""
         self._lock = threading.Lock()
 
@@ -88,13 +89,29 @@ class Intake:
         records = list(self.sift(self.fetch(most, timeout)))
         if not records:
             return None
-        self.table = {record.partition: record.offset + 1 for record in records}
+        topic = records[0].topic
+        if any(record.topic != topic for record in records):  # a table is of one topic
+            self._put_back([record for record in records if record.topic != topic])
+            records = [record for record in records if record.topic == topic]
+        self.table = {(topic, record.partition): record.offset + 1 for record in records}
         return table_of_records(records[0].topic, records)
+
+    def forget(self, place: Place) -> None:
+        """A partition is read from a new start."""
+        self.settled.pop(place, None)
+        self.table.pop(place, None)
 
     def settle(self) -> None:
         """The table handed out last is dealt with."""
         self.settled |= self.table
         self.table = {}
+
+    def _put_back(self, records: list[Record[Any]]) -> None:
+        with self._lock:
+            self._lists.appendleft(records)
+            self.records += len(records)
+            self.size += sum([record.size for record in records])
+            self._news.set()
 
     def end(self) -> None:
         """Nothing more will come."""

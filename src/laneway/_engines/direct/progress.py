@@ -60,9 +60,10 @@ class Progress:
         self._marks: dict[Place, _Mark] = {}
         self._lock = threading.Lock()
         self._delays = {
-            station.route.topic.name: station.route.delay.total_seconds()
+            step.spec.topic.name: step.spec.delay.total_seconds()
             for station in crew.stations
-            if station.route.delay
+            for step in station.processor.steps
+            if step.spec.delay
         }
 
     def look(self) -> None:
@@ -125,23 +126,22 @@ class Progress:
         """Partitions of which something was read and is not finished."""
         found, patience = [], _PATIENCE
         for station in self._crew.stations if begun else ():
-            topic = station.route.topic.name
             spots = {
-                (partition, mark.offset): mark for (name, partition), mark in begun.items()
-                if name == topic and self._is_at(station, partition, mark.offset)
+                (topic, partition, mark.offset): mark for (topic, partition), mark in begun.items()
+                if topic in station.topics and self._is_at(station, (topic, partition), mark.offset)
             }  # fmt: skip
             if not spots:
                 continue
             causes, is_sure = self._causes(station, list(spots), patience)
             patience = patience if is_sure else 0.0
             for spot, mark in spots.items():
-                cause = causes[spot]
-                if not is_sure and station.route.is_async:
+                cause, place = causes[spot], spot[:2]
+                if not is_sure and station.spec.is_async:
                     words = f"the event loop does not answer: something blocks it; {cause.words}"
                     cause = Cause("loop", words, cause.record)
-                if Pause.METADATA in self._paused((topic, spot[0])):
+                if Pause.METADATA in self._paused(place):
                     cause = cause._replace(words=f"{cause.words}; {_FULL}")
-                found.append(_stall((topic, spot[0]), mark, cause, now, station.route.name))
+                found.append(_stall(place, mark, cause, now, station.spec.name))
         return found
 
     def _causes(self, station: Station, spots: list[Spot], patience: float) -> tuple[dict[Spot, Cause], bool]:
@@ -152,9 +152,9 @@ class Progress:
             return dict.fromkeys(spots, Cause("unknown", "it is being worked on")), True
 
     @staticmethod
-    def _is_at(station: Station, partition: int, offset: int) -> bool:
+    def _is_at(station: Station, place: Place, offset: int) -> bool:
         """Whether it is this handler that has not finished an offset; another one of the topic may be."""
-        end, unfinished = station.progress((station.route.topic.name, partition), offset)
+        end, unfinished = station.progress(place, offset)
         return end <= offset or offset in unfinished
 
     def _unread(self, place: Place, count: int, seconds: float, after: float) -> Cause:

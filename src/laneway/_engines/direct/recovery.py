@@ -6,19 +6,22 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from laneway._core.commands import Load
 from laneway._kafka import AssignedConsumer, OffsetRange
 from laneway._runtime.feeds import patiently
 from laneway._runtime.recovery import recover_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from laneway._core.copy_index import CopyIndex
     from laneway._core.deferred_keys import DeferredKeys
+    from laneway._core.step import Step
+    from laneway._declare.handler import HandlerSpec
     from laneway._engines.direct.station import Station
     from laneway._kafka import Admin, Place
 
-    _Finding = tuple[Station, DeferredKeys, CopyIndex]
+    _Finding = tuple[Station, Step, DeferredKeys, CopyIndex]
 
 __all__ = ["Recovery"]
 
@@ -55,14 +58,12 @@ class Recovery:
 
     Args:
         app: the app's name.
-        stations: source to the stations of its handlers, on all steps.
+        stations: those of the handlers.
         admin: asks for the ends of logs.
         options: librdkafka options of a consumer.
     """
 
-    def __init__(
-        self, app: str, stations: Mapping[str, list[Station]], *, admin: Admin, options: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, app: str, stations: Sequence[Station], *, admin: Admin, options: Mapping[str, Any]) -> None:
         self._app = app
         self._stations = stations
         self._admin = admin
@@ -88,7 +89,7 @@ class Recovery:
         Returns:
             The partitions that are not to be read meanwhile.
         """
-        parks = [station for station in self._stations[source] if station.route.parks_behind]
+        parks = [station for station in self._of(source) if station.spec.parks_behind]
         held = partitions if parks else unclean
         if held:
             self._running.append(_Run(source, held, lambda: self._look_up(source, held, starts, unclean)))
@@ -130,24 +131,30 @@ class Recovery:
     ) -> list[_Finding]:
         since = tuple((*place, *start) for place, start in starts.items())
         found: list[_Finding] = []
-        for station in self._stations[source]:
-            topic = station.route.topic.name
+        for station, step in self._steps_of(source):
+            topic = step.spec.topic.name
             for is_repeated in (True, False):
                 chosen = [part for part in partitions if (part in unclean) == is_repeated]
-                if not chosen or not (is_repeated or station.route.parks_behind):
+                if not chosen or not (is_repeated or step.spec.parks_behind):
                     continue
                 ranges = tuple(
                     OffsetRange(topic, part, starts[topic, part][0], starts[topic, part][0]) for part in chosen
                 )
-                pending = () if is_repeated else self._pending(station, chosen, starts)
-                portion = _Portion(station.route.step, ranges, since, pending)
-                found.append((station, *recover_copies(clients, station.route, portion, is_repeated=is_repeated)))
+                pending = () if is_repeated else self._pending(step.spec, chosen, starts)
+                portion = _Portion(step.spec.step, ranges, since, pending)
+                found.append((station, step, *recover_copies(clients, step.spec, portion, is_repeated=is_repeated)))
         return found
 
+    def _steps_of(self, source: str) -> list[tuple[Station, Step]]:
+        return [(station, step) for station in self._of(source) for step in station.processor.steps]
+
+    def _of(self, source: str) -> list[Station]:
+        return [station for station in self._stations if station.spec.topic.name == source]
+
     def _pending(
-        self, station: Station, partitions: list[int], starts: Mapping[Place, tuple[int, int]]
+        self, spec: HandlerSpec, partitions: list[int], starts: Mapping[Place, tuple[int, int]]
     ) -> tuple[OffsetRange, ...]:
-        topics = station.route.retry_topics_of(self._app)[station.route.step :]
+        topics = spec.retry_topics_of(self._app)[spec.step :]
         places = [(topic, partition) for topic in topics for partition in partitions]
         ends = patiently(lambda: self._admin.ends_of(places)) if places else {}
         return tuple(
@@ -176,18 +183,14 @@ class _Run:
         if self._error is not None:
             raise self._error
         gone = self._partitions - {partition for _, partition in self.places}
-        for station, backlog, copied in self._found:
-            station.desk.copied.merge(copied)
-            # The backlog is shared by all steps: the lowest one has seen everything above it.
-            if not station.route.step and backlog:
-                station.order(_loading(station, backlog, gone))
+        for station, step, deferred, copied in self._found:
+            step.copied.merge(copied)
+            # The lowest step has seen everything above it.
+            if not step.spec.step and deferred:
+                station.post(Load(deferred, frozenset(gone)))
 
     def _work(self) -> None:
         try:
             self._found = self._look_up()
         except BaseException as error:  # noqa: BLE001 - raised on the member's thread
             self._error = error
-
-
-def _loading(station: Station, backlog: DeferredKeys, gone: set[int]) -> Callable[[], None]:
-    return lambda: station.desk.load(backlog, gone)

@@ -12,6 +12,7 @@ from laneway.events import BreakerOpened, CopyFailed, OffsetsCommitted, RecordDe
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from laneway._core.step import Step
     from laneway._declare.record import Record
     from laneway._engines.direct.station import Station
     from laneway._kafka import Place
@@ -22,8 +23,8 @@ __all__ = ["Cause", "Heard", "breaker_words", "explain"]
 _MOST = 4_096  # records whose last failure is kept in mind
 _CALM = 6.0  # seconds; what cannot be written is tried again after at most five
 
-Spot = tuple[int, int]
-"""A partition and an offset of a station's topic."""
+Spot = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
 
 
 class Cause(NamedTuple):
@@ -131,24 +132,29 @@ def explain(station: Station, wanted: Collection[Spot], heard: Heard, timeout: f
         timeout: seconds that a message may take.
     """
     found: dict[Spot, Cause] = {}
-    now = time.monotonic()
-    for began, turn in list(station.desk.begun.values()):
+    now, processor = time.monotonic(), station.processor
+    for began, turn in list(processor.begun.values()):
         records = [record for queue in turn for record in queue.work()]
         for record in records:
-            if (record.partition, record.offset) in wanted:
-                found[record.partition, record.offset] = _running(station, record, len(records), now - began)
+            if _spot(record) in wanted:
+                found[_spot(record)] = _running(station, record, len(records), now - began)
     left = set(wanted) - set(found)
     if left:
-        for record in station.desk.scheduler.waiting():
-            if (record.partition, record.offset) in left:
-                found[record.partition, record.offset] = _waiting(station, record, heard, timeout, now)
+        for step in processor.steps:
+            for record in step.scheduler.waiting():
+                if _spot(record) in left:
+                    found[_spot(record)] = _waiting(station, step, record, heard, timeout, now)
     for spot in set(wanted) - set(found):
         found[spot] = _elsewhere(station, spot, heard, timeout)
     return found
 
 
+def _spot(record: Record[Any]) -> Spot:
+    return (record.topic, record.partition, record.offset)
+
+
 def _running(station: Station, record: Record[Any], count: int, seconds: float) -> Cause:
-    route = station.route
+    route = station.spec
     what = f"handler {route.name!r} has been running for {lasting(seconds)}"
     if count > 1:
         what += f" with a batch of {count:,}" if route.is_batch else f" with {count:,} records, of which it is one"
@@ -156,15 +162,15 @@ def _running(station: Station, record: Record[Any], count: int, seconds: float) 
     return Cause("running", what + again, record)
 
 
-def _waiting(station: Station, record: Record[Any], heard: Heard, timeout: float, now: float) -> Cause:
+def _waiting(station: Station, step: Step, record: Record[Any], heard: Heard, timeout: float, now: float) -> Cause:
     """A record that no lane has taken."""
-    scheduler, route = station.desk.scheduler, station.route
+    scheduler, route = step.scheduler, station.spec
     queue = scheduler.queue_of(route.lane_key(record))
     head = record if queue is None else queue.items[queue.start]
-    if head is not record and (queue is None or queue.is_out):
+    if head is not record and (queue is None or queue.is_busy):
         what = "partition" if route.kept_order == "partition" else "key"
         place = f"{head.topic}[{head.partition}]@{head.offset}"
-        cause = explain(station, [(head.partition, head.offset)], heard, timeout)[head.partition, head.offset]
+        cause = explain(station, [_spot(head)], heard, timeout)[_spot(head)]
         return Cause("behind", f"it waits behind {place} of its {what}: {cause.words}", record)
     if any(other is record for other in scheduler.postponed(now)):
         return Cause("next-try", _next_try(record, heard, now), record)
@@ -181,15 +187,15 @@ def _next_try(record: Record[Any], heard: Heard, now: float) -> str:
 
 def _unstarted(station: Station, heard: Heard) -> Cause:
     """A record that could run if there were a lane for it."""
-    desk, route = station.desk, station.route
-    if desk.gate is not None and desk.gate.is_open:
+    processor, route = station.processor, station.spec
+    if processor.breaker is not None and processor.breaker.is_open:
         return Cause("breaker", breaker_words(station, heard))
-    if not desk.lease.is_valid:
+    if not processor.is_sure:
         words = (
             "this process did not poll for too long, and waits for its group to say which partitions are still its own"
         )
         return Cause("group", words)
-    busy, lanes = desk.scheduler.lanes_busy, desk.scheduler.lanes
+    busy, lanes = processor.lanes.busy, processor.lanes.total
     if busy >= lanes:
         return Cause("lane", f"it waits for a free lane of handler {route.name!r}, which are all busy ({lanes:,})")
     if route.strict and busy:
@@ -201,39 +207,39 @@ def _unstarted(station: Station, heard: Heard) -> Cause:
 
 def _elsewhere(station: Station, spot: Spot, heard: Heard, timeout: float) -> Cause:
     """A record that is neither with a lane nor in a queue."""
-    desk, route = station.desk, station.route
-    if not desk.ledger.has(*spot):
-        is_held = desk.scheduler.records or (desk.gate is not None and desk.gate.is_open)
-        return _unstarted(station, heard) if is_held else _unread(station, spot[0])
-    for record in desk.acks.waiting():
-        if (record.partition, record.offset) == spot:
+    processor, route = station.processor, station.spec
+    if not processor.step_of(spot[0]).ledger.has(*spot[1:]):
+        is_held = processor.records or (processor.breaker is not None and processor.breaker.is_open)
+        return _unstarted(station, heard) if is_held else _unread(station, spot[:2])
+    for record in processor.acks.waiting():
+        if _spot(record) == spot:
             return Cause("acknowledge", f"handler {route.name!r} has returned and not acknowledged it yet", record)
-    troubles = heard.troubles(route.name, is_pending=bool(desk.outbox.pending), timeout=timeout)
+    troubles = heard.troubles(route.name, is_pending=bool(processor.outbox.pending), timeout=timeout)
     if troubles:
         return Cause("copy", "its copy or message is not safe yet: " + "; ".join(words for _, words, _ in troubles))
-    late = "; ".join([each.words(time.monotonic()) for each in desk.outbox.late])
+    late = "; ".join([each.words(time.monotonic()) for each in processor.outbox.late])
     if late:
         return Cause("copy", f"its copy or message is not safe yet: {late}")
-    if desk.outbox.pending:
-        return Cause("copy", desk.outbox.trouble or "its copy or message has not been acknowledged by the brokers yet")
+    if processor.outbox.pending:
+        return Cause(
+            "copy", processor.outbox.trouble or "its copy or message has not been acknowledged by the brokers yet"
+        )
     return Cause("left", "it is left for the next start, because this one is ending")
 
 
-def _unread(station: Station, partition: int) -> Cause:
-    end = station.intake.table.get(partition)
+def _unread(station: Station, place: Place) -> Cause:
+    end = station.intake.table.get(place)
     if end is not None:
-        return Cause(
-            "running", f"handler {station.route.name!r} is at work on a table that reaches to offset {end - 1}"
-        )
-    return Cause("lane", f"handler {station.route.name!r} has not taken it up yet")
+        return Cause("running", f"handler {station.spec.name!r} is at work on a table that reaches to offset {end - 1}")
+    return Cause("lane", f"handler {station.spec.name!r} has not taken it up yet")
 
 
 def breaker_words(station: Station, heard: Heard) -> str:
     """That a handler's breaker is open, and what is known of it."""
     state, now = station.breaker, time.monotonic()
-    error = heard.breaker(station.route.name)
+    error = heard.breaker(station.spec.name)
     probe = f"the next probe is due in {lasting(state.probe_at - now)}" if state.probe_at > now else "a probe is due"
     return (
-        f"the breaker of handler {station.route.name!r} is open for {lasting(now - state.opened_at)} after "
+        f"the breaker of handler {station.spec.name!r} is open for {lasting(now - state.opened_at)} after "
         f"{state.failures} failures in a row{f', first with {error}' if error else ''}; {probe}"
     )

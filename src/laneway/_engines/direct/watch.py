@@ -166,24 +166,21 @@ class Watch:
             yield (Level.WARNING, "stalled", where, words, serious[-1].age.total_seconds())
 
     def _found_of_handler(self, crew: Crew, station: Station, now: float) -> Iterator[_Found]:
-        route = station.route
-        if not route.step and station.breaker.is_open:
+        spec, outbox = station.spec, station.processor.outbox
+        if station.breaker.is_open:
             yield (
-                Level.WARNING, "breaker-open", route.name, breaker_words(station, self._heard),
+                Level.WARNING, "breaker-open", spec.name, breaker_words(station, self._heard),
                 now - station.breaker.opened_at,
             )  # fmt: skip
-        if not route.step:
-            same = [each for each in crew.stations if each.route.name == route.name]
-            pending = any(each.desk.outbox.pending for each in same)
-            timeout = crew.cluster.producer.timeout.total_seconds()
-            troubles = self._heard.troubles(route.name, is_pending=pending, timeout=timeout)
-            known = {topic for topic, _, _ in troubles}
-            for late in [late for each in same for late in each.desk.outbox.late if late.topic not in known]:
-                told = f"{late.words(now)}; records of handler {route.name!r} wait"
-                yield (Level.WARNING, "copies-late", late.topic, told, now - late.since)
-            for topic, words, since in troubles:
-                told = f"{words}; records of handler {route.name!r} wait, and it is tried again"
-                yield (Level.CRITICAL, "cannot-write", topic, told, now - since)
+        timeout = crew.cluster.producer.timeout.total_seconds()
+        troubles = self._heard.troubles(spec.name, is_pending=bool(outbox.pending), timeout=timeout)
+        known = {topic for topic, _, _ in troubles}
+        for late in [late for late in outbox.late if late.topic not in known]:
+            told = f"{late.words(now)}; records of handler {spec.name!r} wait"
+            yield (Level.WARNING, "copies-late", late.topic, told, now - late.since)
+        for topic, words, since in troubles:
+            told = f"{words}; records of handler {spec.name!r} wait, and it is tried again"
+            yield (Level.CRITICAL, "cannot-write", topic, told, now - since)
 
     def _look(self) -> None:
         """What is done once a second."""

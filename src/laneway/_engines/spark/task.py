@@ -8,7 +8,7 @@ from pyspark import TaskContext
 
 from laneway._clock import SystemClock
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway._engines.spark.worker import worker_of
 from laneway._runtime.recovery import FreshSource, recover_copies
 from laneway._runtime.runners import EventLoopRunner, TableRunner, ThreadRunner
@@ -34,44 +34,44 @@ def run_task(stream: QuerySpec, share: TaskSpec) -> tuple[int, Tally]:
     line = worker.line_to(stream.control)
     context = TaskContext.get()
     task, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-    desk = Desk(
-        route,
+    processor = Processor(
+        [route],
         stream.app,
         lanes=route.processes or share.lanes,
         sender=worker.sender,
         clock=clock,
         per_partition=max(1, route.lanes) if route.strict else None,
         notice=line.notice,
-        backlog=backlog,
+        deferred=backlog,
         breaker=breaker,
     )
     if route.breaker is not None and line.link is not None:
         line.link.watch_breaker(stream.app, route.name, breaker)
-    desk.outbox.diagnose = worker.monitor.trouble
-    desk.pace = worker.host.paces.get((stream.app, route.name), 0.0)
+    processor.outbox.diagnose = worker.monitor.trouble
+    processor.pace = worker.host.paces.get((stream.app, route.name), 0.0)
     reader = worker.reader_of(route.topic.name)
     source: Any = FreshSource(reader, copied) if copied else reader
     reader.open(share.ranges)
     worker.host.is_busy = True
-    line.watch(task, attempt, desk.tally)
+    line.watch(task, attempt, processor.tally)
     try:
         if route.kind == "columnar":
-            TableRunner(desk, clock).run(source)
+            TableRunner(processor, clock).run(source)
         elif route.is_async:
             call = Call(route, clock)
-            worker.host.loop.run_until_complete(_run_async(desk, call, clock, source))
+            worker.host.loop.run_until_complete(_run_async(processor, call, clock, source))
         elif route.processes:
-            runner = worker.processes_of(route, desk)
+            runner = worker.processes_of(route, processor)
             runner.run(source)
             worker.keep(route, runner)
         else:
-            ThreadRunner(desk, Call(route, clock), clock).run(source)
+            ThreadRunner(processor, Call(route, clock), clock).run(source)
     finally:
         line.unwatch(task)
         worker.host.is_busy = False
         reader.close()
-    worker.host.paces[stream.app, route.name] = desk.pace
-    tally = desk.close()
+    worker.host.paces[stream.app, route.name] = processor.pace
+    tally = processor.close()
     tally.gaps, tally.lost, tally.already_copied = reader.gaps, reader.lost, copied.already_copied
     return attempt, tally
 
@@ -82,5 +82,5 @@ def _attempt() -> int:
     return 0 if context is None else int(context.attemptNumber())
 
 
-async def _run_async(desk: Desk, call: Call, clock: SystemClock, source: Any) -> None:
-    await EventLoopRunner(desk, call, clock).run(source)
+async def _run_async(processor: Processor, call: Call, clock: SystemClock, source: Any) -> None:
+    await EventLoopRunner(processor, call, clock).run(source)

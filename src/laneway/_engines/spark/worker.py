@@ -25,7 +25,7 @@ from laneway._runtime.monitor import BrokerMonitor
 from laneway._runtime.runners import ProcessRunner
 
 if TYPE_CHECKING:
-    from laneway._core.desk import Desk
+    from laneway._core.processor import Processor
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
     from laneway._engines.spark.control import ControlAddress
@@ -144,19 +144,19 @@ class Worker:
             self._readers[topic] = AssignedConsumer(self._stream.consumer, skip_lost=self._stream.skip_lost)
         return self._readers[topic]
 
-    def processes_of(self, route: HandlerSpec, desk: Desk) -> ProcessRunner:
+    def processes_of(self, route: HandlerSpec, processor: Processor) -> ProcessRunner:
         """A runner for a handler with processes of its own, which live on after the task: their setup may take long.
 
         The steps of a ladder share them. A step with a function of its own has its own ones, in their place.
         """
         function, runner = self._processes.pop(route.name, (None, None))
         if runner is not None and function is route.function:
-            runner.take_on(desk)
+            runner.take_on(processor)
         else:
             if runner is not None:
                 runner.close()
             runner = ProcessRunner(
-                desk,
+                processor,
                 route,
                 SystemClock(),
                 processes=route.processes,

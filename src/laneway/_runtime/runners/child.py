@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO
 
-    from laneway._core.result import Result
+    from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Batch
 
@@ -98,7 +98,7 @@ class Load(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What became of a batch handler's turn: a `Result` with places for its records and numbers for its errors."""
+    """What became of a batch handler's turn: a `TurnReport` with places for its records and numbers for its errors."""
 
     errors: list[Carried]
     finished: list[int]
@@ -190,9 +190,9 @@ def _clean_up(load: Load) -> None:
 
 
 def _call(function: Callable[[], Any]) -> None:
-    result = function()
-    if inspect.isawaitable(result):
-        _loop().run_until_complete(result)
+    report = function()
+    if inspect.isawaitable(report):
+        _loop().run_until_complete(report)
 
 
 @cache
@@ -236,7 +236,7 @@ class _Singles:
         self._halts = route.breaker is not None
         self._retry = route.retry
         self._journal = journal
-        self._slot: KeyQueue[Record[Any]] = KeyQueue(None, [], lane=0, taken=1, is_out=True)
+        self._slot: KeyQueue[Record[Any]] = KeyQueue(None, [], lane=0, taken=1, is_busy=True)
 
     def run(self, turn: list[list[Fields]]) -> None:
         """Work through the keys of a turn until its slice is over."""
@@ -264,14 +264,14 @@ class _Singles:
     def _one(self, place: int, record: Record[Any]) -> Exception | None:
         """Call for a record and note what came of it, unless it is just finished; its failure, if it failed."""
         self._slot.items = [record]
-        result = self._call([self._slot])
-        if result.finished:
+        report = self._call([self._slot])
+        if report.handled:
             return None
-        if result.failures:
-            error = result.failures[0][1]
+        if report.failures:
+            error = report.failures[0][1]
         else:
             try:
-                self._journal.write((place, *_noted(result)))
+                self._journal.write((place, *_noted(report)))
             except Exception as refused:  # noqa: BLE001 - a message that cannot be pickled is the record's failure
                 error = refused
             else:
@@ -280,10 +280,10 @@ class _Singles:
         return error
 
 
-def _noted(result: Result) -> tuple[str, Any]:
-    if result.outputs:
-        return ("sent", result.outputs[0][1])
-    reason = next(iter(result.reasons.values()), None)
+def _noted(report: TurnReport) -> tuple[str, Any]:
+    if report.outputs:
+        return ("sent", report.outputs[0][1])
+    reason = next(iter(report.reasons.values()), None)
     return ("skipped", None if reason is None else carried(reason))
 
 
@@ -305,13 +305,13 @@ class _Batches:
     def run(self, turn: list[list[Fields]], known: Known) -> None:
         """Call for all records of a turn."""
         self._known, self._calls = known, 0
-        queues = [KeyQueue(None, list(map(_record, work)), lane=0, taken=len(work), is_out=True) for work in turn]
-        result = self._call(queues)
+        queues = [KeyQueue(None, list(map(_record, work)), lane=0, taken=len(work), is_busy=True) for work in turn]
+        report = self._call(queues)
         try:
-            self._journal.write(_told(queues, result))
+            self._journal.write(_told(queues, report))
         except Exception as error:  # noqa: BLE001 - messages that cannot be pickled are a failure of the handler
             self._journal.write(carried(error))
-        self._journal.seconds = result.seconds
+        self._journal.seconds = report.seconds
 
     def _once(self, batch: Batch[Any]) -> Any:
         shown = list(batch.records)
@@ -352,7 +352,7 @@ def _repeated(outcome: Carried | bytes, batch: Batch[Any], shown: list[Record[An
     return answer
 
 
-def _told(queues: list[KeyQueue[Record[Any]]], result: Result) -> Told:
+def _told(queues: list[KeyQueue[Record[Any]]], report: TurnReport) -> Told:
     places = {id(record): place for place, record in enumerate([one for queue in queues for one in queue.items])}
     numbers: dict[int, int] = {}
     errors: list[Carried] = []
@@ -368,14 +368,14 @@ def _told(queues: list[KeyQueue[Record[Any]]], result: Result) -> Told:
         return [places[id(record)] for record in records]
 
     return Told(
-        finished=all_of(result.finished),
-        skipped=all_of(result.skipped),
-        outputs=[(all_of(records), posted) for records, posted in result.outputs],
-        members=[(index, places[id(record)], number(error)) for index, record, error in result.members],
-        older={places[found]: all_of(records) for found, records in result.older.items()},
-        back=[places[found] for found in result.back],
-        is_halted=result.is_halted,
-        reasons={places[found]: number(error) for found, error in result.reasons.items()},
-        calls=result.calls,
+        finished=all_of(report.handled),
+        skipped=all_of(report.skipped),
+        outputs=[(all_of(records), posted) for records, posted in report.outputs],
+        members=[(index, places[id(record)], number(error)) for index, record, error in report.members],
+        older={places[found]: all_of(records) for found, records in report.superseded.items()},
+        back=[places[found] for found in report.back],
+        is_halted=report.is_halted,
+        reasons={places[found]: number(error) for found, error in report.reasons.items()},
+        calls=report.calls,
         errors=errors,
     )

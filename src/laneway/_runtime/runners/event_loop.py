@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from laneway._clock import Clock
     from laneway._core.call import Call
-    from laneway._core.desk import Desk
+    from laneway._core.processor import Processor
     from laneway._core.scheduler import KeyQueue
     from laneway._declare.record import Record
     from laneway.typing import Source
@@ -26,11 +26,11 @@ class EventLoopRunner:
     Everything happens on the loop's thread, so nothing is locked.
     """
 
-    def __init__(self, desk: Desk, call: Call, clock: Clock) -> None:
-        self._desk = desk
-        self._execute = call.batch_async if desk.route.is_batch else call.single_async
-        self._one = None if desk.route.is_batch else call.one_async
-        desk.relief.ask = call.relieve
+    def __init__(self, processor: Processor, call: Call, clock: Clock) -> None:
+        self._processor = processor
+        self._execute = call.batch_async if processor.spec.is_batch else call.single_async
+        self._one = None if processor.spec.is_batch else call.one_async
+        processor.call = call
         self._clock = clock
         self._lanes: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -39,28 +39,28 @@ class EventLoopRunner:
         self._broken: BaseException | None = None
 
     def wake(self) -> None:
-        """Look again at source and desk. Any thread may call it."""
+        """Look again at source and processor. Any thread may call it."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._changed.set)
 
     async def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
-        desk = self._desk
+        processor = self._processor
         self._announces = getattr(source, "announces", False)
         self._loop = asyncio.get_running_loop()
-        desk.acks.wake = self.wake
+        processor.acks.wake = self.wake
         try:
             while True:
                 fetched = 0
                 if not source.is_exhausted:
                     fetched = self._read(source)
-                desk.is_closing = source.is_exhausted
-                desk.tick()
-                while (turn := desk.take()) is not None:
+                processor.is_closing = source.is_exhausted
+                processor.tick()
+                while (turn := processor.take()) is not None:
                     self._start(turn)
                 if self._broken is not None:
                     raise self._broken
-                if source.is_exhausted and desk.is_done:
+                if source.is_exhausted and processor.is_done:
                     return
                 await self._pause(source, fetched)
         finally:
@@ -75,14 +75,14 @@ class EventLoopRunner:
             await asyncio.wait(lanes)
 
     def _read(self, source: Source) -> int:
-        room = self._desk.room
+        room = self._processor.room
         if not room:
             return 0
         # A look at the source comes once in a round of the loop, in which every lane may end its turn.
-        most = max(_FETCH, 2 * self._desk.scheduler.lanes) if self._announces else _FETCH
+        most = max(_FETCH, 2 * self._processor.lanes.total) if self._announces else _FETCH
         records = source.fetch(min(room, most), 0.0)
         if records:
-            self._desk.admit(records)
+            self._processor.admit(records)
         return len(records)
 
     async def _pause(self, source: Source, fetched: int) -> None:
@@ -91,7 +91,7 @@ class EventLoopRunner:
         has_more = fetched or (
             self._announces and not source.is_exhausted and source.has_news  # type: ignore[attr-defined]
         )
-        if has_more and self._desk.room:
+        if has_more and self._processor.room:
             await asyncio.sleep(0)
         elif not self._announces and self._may_read(source):
             await asyncio.sleep(_POLL)
@@ -100,17 +100,19 @@ class EventLoopRunner:
 
     def _may_read(self, source: Source) -> bool:
         """Whether the source is worth a look; not while a breaker is open, unless there is nothing to probe with."""
-        desk = self._desk
-        return not source.is_exhausted and (desk.gate is None or not desk.gate.is_open or desk.room > 0)
+        processor = self._processor
+        return not source.is_exhausted and (
+            processor.breaker is None or not processor.breaker.is_open or processor.room > 0
+        )
 
     async def _wait_for_change(self) -> None:
         """Sleep until a lane ends, a postponed key is due, or answers to copies are worth a look."""
-        desk = self._desk
-        wake = desk.next_wake
+        processor = self._processor
+        wake = processor.next_wake
         self._changed.clear()
         pause = None if wake is None else max(0.0, wake - self._clock.monotonic())
-        if desk.outbox.pending:
-            pause = desk.outbox.pause if pause is None else min(pause, desk.outbox.pause)
+        if processor.outbox.pending:
+            pause = processor.outbox.pause if pause is None else min(pause, processor.outbox.pause)
         try:
             async with asyncio.timeout(pause):
                 await self._changed.wait()
@@ -123,17 +125,23 @@ class EventLoopRunner:
         lane.add_done_callback(self._ended)
 
     async def _lane(self, turn: list[KeyQueue[Record[Any]]] | None) -> None:
-        desk, execute, one, now, changed = self._desk, self._execute, self._one, self._clock.monotonic, self._changed
+        processor, execute, one, now, changed = (
+            self._processor,
+            self._execute,
+            self._one,
+            self._clock.monotonic,
+            self._changed,
+        )
         while turn is not None:
             if one is not None and len(turn) == 1 == turn[0].taken:
                 record, began = turn[0].items[turn[0].start], now()
-                result = await one(record)
-                desk.settle_one(turn, record, result, now() - began)
+                report = await one(record)
+                processor.settle_one(turn, record, report, now() - began)
             else:
-                desk.settle(turn, await execute(turn))
+                processor.settle(turn, await execute(turn))
             # Keys may be ready for other lanes, postponed, or waiting for their copies: the reader looks again.
             changed.set()
-            turn = desk.take()
+            turn = processor.take()
 
     def _ended(self, lane: asyncio.Task[None]) -> None:
         self._lanes.discard(lane)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.result import Result
+from laneway._core.turn import TurnReport
 from laneway._runtime.runners.child import FAILED, READY, TURN, Fields, Known, Members, Told, fields_of
 from laneway._runtime.runners.process import Child
 from laneway._runtime.runners.process_journal import Carried, Journal, carried, rebuilt
@@ -135,7 +135,7 @@ class ProcessLane:
             error.add_note(journal.last_words)
         return error, is_to_blame
 
-    def _single(self, turn: Turn) -> Result | None:
+    def _single(self, turn: Turn) -> TurnReport | None:
         child, sent = self._living, time.monotonic()
         word = child.ask(pickle.dumps((_work_of(turn),), 5), self._limit)
         if word == TURN:
@@ -143,12 +143,12 @@ class ProcessLane:
             return self._of_singles(turn, child.journal, None)
         self._check(child, word)
         error, is_to_blame = self._post_mortem(child)
-        result = self._of_singles(turn, child.journal, error if is_to_blame else None)
-        result.seconds = time.monotonic() - sent
+        report = self._of_singles(turn, child.journal, error if is_to_blame else None)
+        report.seconds = time.monotonic() - sent
         self._let_go(child)
-        return None if self._is_killed else result
+        return None if self._is_killed else report
 
-    def _batch(self, turn: Turn) -> Result | None:
+    def _batch(self, turn: Turn) -> TurnReport | None:
         """Until the turn is over, each child is told which calls it need not make, and what came of them."""
         known: Known = {}
         work, sent, in_vain = _work_of(turn), time.monotonic(), 0
@@ -157,9 +157,9 @@ class ProcessLane:
             word = child.ask(pickle.dumps((work, known), 5), self._limit)
             if word == TURN:
                 self._deaths = 0
-                result = self._of_batch(turn, child.journal)
-                result.seconds = time.monotonic() - sent if known else child.journal.seconds
-                return result
+                report = self._of_batch(turn, child.journal)
+                report.seconds = time.monotonic() - sent if known else child.journal.seconds
+                return report
             self._check(child, word)
             error, is_to_blame = self._post_mortem(child)
             last = _add_known(known, child.journal)
@@ -178,36 +178,36 @@ class ProcessLane:
             raise UnreachableStateError("a lane without a process was given a turn. Please open an issue.")
         return self._child
 
-    def _of_singles(self, turn: Turn, journal: Journal, error: Exception | None) -> Result:
+    def _of_singles(self, turn: Turn, journal: Journal, error: Exception | None) -> TurnReport:
         """What became of a turn; the call under way, if any, has failed with *error*."""
-        result, told = Result(), {place: (kind, what) for place, kind, what in journal.entries()}
+        report, told = TurnReport(), {place: (kind, what) for place, kind, what in journal.entries()}
         ended, first = journal.ended, 0
         for index, queue in enumerate(turn):
             work, count = queue.work(), 0
             for place, record in enumerate(work, first):
                 kind, what = told.get(place, _FINISHED if place < ended else _UNKNOWN)
                 if kind == "finished":
-                    result.finished.append(record)
+                    report.handled.append(record)
                 elif kind == "sent":
-                    result.outputs.append(((record,), what))
+                    report.outputs.append(((record,), what))
                 elif kind == "skipped":
-                    result.skipped.append(record)
+                    report.skipped.append(record)
                     if what is not None:
-                        result.reasons[id(record)] = _error(what)
+                        report.reasons[id(record)] = _error(what)
                 else:
                     if kind == "failed":
-                        result.failures[index] = (self._shown(record), _error(what))
+                        report.failures[index] = (self._shown(record), _error(what))
                     break
                 count += 1
             if error is not None and journal.at == first + count and count < len(work):
-                result.failures.setdefault(index, (work[count], error))
-            result.done.append(count)
+                report.failures.setdefault(index, (work[count], error))
+            report.done.append(count)
             first += len(work)
-        result.calls = sum(result.done) + len(result.failures)
-        result.seconds = journal.seconds
-        return result
+        report.calls = sum(report.done) + len(report.failures)
+        report.seconds = journal.seconds
+        return report
 
-    def _of_batch(self, turn: Turn, journal: Journal) -> Result:
+    def _of_batch(self, turn: Turn, journal: Journal) -> TurnReport:
         """What became of a turn that is over."""
         *_, told = journal.entries()
         if not isinstance(told, Told):
@@ -218,30 +218,30 @@ class ProcessLane:
         def all_of(places: list[int]) -> list[Record[Any]]:
             return [records[place] for place in places]
 
-        result = Result()
-        result.done = [queue.taken for queue in turn]
-        result.finished, result.skipped = all_of(told.finished), all_of(told.skipped)
-        result.outputs = [(all_of(places), posted) for places, posted in told.outputs]
-        result.members = [(index, self._shown(records[place]), errors[number]) for index, place, number in told.members]
-        result.older = {id(records[place]): all_of(places) for place, places in told.older.items()}
-        result.back = set(map(id, all_of(told.back)))
-        result.is_halted = told.is_halted
-        result.reasons = {id(records[place]): errors[number] for place, number in told.reasons.items()}
-        result.calls = told.calls
-        return result
+        report = TurnReport()
+        report.done = [queue.taken for queue in turn]
+        report.handled, report.skipped = all_of(told.finished), all_of(told.skipped)
+        report.outputs = [(all_of(places), posted) for places, posted in told.outputs]
+        report.members = [(index, self._shown(records[place]), errors[number]) for index, place, number in told.members]
+        report.superseded = {id(records[place]): all_of(places) for place, places in told.older.items()}
+        report.back = set(map(id, all_of(told.back)))
+        report.is_halted = told.is_halted
+        report.reasons = {id(records[place]): errors[number] for place, number in told.reasons.items()}
+        report.calls = told.calls
+        return report
 
-    def _of_failed_batch(self, turn: Turn, error: Exception) -> Result:
+    def _of_failed_batch(self, turn: Turn, error: Exception) -> TurnReport:
         """Every record of a turn has failed, whatever was done before; none is finished, so none can be lost."""
-        result = Result()
+        report = TurnReport()
         for index, queue in enumerate(turn):
             work = queue.work()
             if self._route.kind == "unique":
-                result.older[id(work[-1])] = work[:-1]
+                report.superseded[id(work[-1])] = work[:-1]
                 work = work[-1:]
-            result.members += [(index, record, error) for record in work]
-        result.done = [queue.taken for queue in turn]
-        result.calls = 1
-        return result
+            report.members += [(index, record, error) for record in work]
+        report.done = [queue.taken for queue in turn]
+        report.calls = 1
+        return report
 
     def _shown(self, record: Record[Any]) -> Record[Any]:
         """A record that failed, as error interceptors are shown it: decoded.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from laneway._clock import Clock
-    from laneway._core.desk import Desk
+    from laneway._core.processor import Processor
     from laneway._core.scheduler import KeyQueue
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
@@ -36,7 +36,7 @@ class ProcessRunner(LockedRunner):
     """Runs a sync handler's turns in up to *processes* child processes.
 
     Each child has a thread here that gives it turns and waits for its word; that is its lane. The reader's thread owns
-    the source and the sender. The desk is guarded by one lock, which no thread holds while it waits for a child.
+    the source and the sender. The processor is guarded by one lock, which no thread holds while it waits for a child.
 
     A call that takes longer than the handler's time limit is stopped: its process is killed, its record fails with
     `HandlerTimeoutError`, and only when the process is gone may the next record of its key begin. A process that dies
@@ -44,10 +44,10 @@ class ProcessRunner(LockedRunner):
     turn is known all the same, because a child notes each outcome before it begins the next call.
 
     Args:
-        desk: where turns begin and end; it has as many lanes as there are processes.
+        processor: where turns begin and end; it has as many lanes as there are processes.
         route: whose function to call; it, its codec, interceptors and kind are pickled by reference.
         clock: the time.
-        lock: guards the desk; desks that share a backlog share it too.
+        lock: guards the processor; processors that share a backlog share it too.
         processes: how many children there may be; each is started when there is work for it.
         setups: run in each child before its first record.
         cleanups: run in each child when it ends in good order.
@@ -60,7 +60,7 @@ class ProcessRunner(LockedRunner):
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
-        desk: Desk,
+        processor: Processor,
         route: HandlerSpec,
         clock: Clock,
         lock: threading.Lock | None = None,
@@ -72,7 +72,7 @@ class ProcessRunner(LockedRunner):
         dumps: Callable[[Any], bytes] | None = None,
     ) -> None:
         _check(route, processes)
-        super().__init__(desk, clock, lock, processes)
+        super().__init__(processor, clock, lock, processes)
         self._route = route
         self._is_kept = is_kept
         load = Load(_for_child(route), tuple(setups), tuple(cleanups))
@@ -96,10 +96,10 @@ class ProcessRunner(LockedRunner):
             if not (is_clean and self._is_kept):
                 self._end(is_clean=is_clean)
 
-    def take_on(self, desk: Desk) -> None:
-        """Work for another desk of the same handler in the next run; every turn of the last one is settled."""
+    def take_on(self, processor: Processor) -> None:
+        """Work for another processor of the same handler in the next run; every turn of the last one is settled."""
         with self._lock:
-            self._desk = desk
+            self._processor = processor
 
     def close(self) -> None:
         """Let children that were kept clean up and end; no run is under way."""
@@ -107,9 +107,11 @@ class ProcessRunner(LockedRunner):
 
     def _look(self, source: Source) -> bool:
         """Read, let time pass, wake lanes, wait a little; whether all is done."""
-        desk, records = self._desk, []
-        if not source.is_exhausted and desk.room:
-            records = source.fetch(min(desk.room, _FETCH), 0.0 if desk.can_start or self._announces else _IDLE)
+        processor, records = self._processor, []
+        if not source.is_exhausted and processor.room:
+            records = source.fetch(
+                min(processor.room, _FETCH), 0.0 if processor.can_start or self._announces else _IDLE
+            )
         with self._lock:
             if self._take_in(records, source):
                 return True
@@ -138,7 +140,7 @@ class ProcessRunner(LockedRunner):
                     break
                 has_worked = True
                 with self._lock:
-                    self._desk.settle(turn, result)
+                    self._processor.settle(turn, result)
                     self._idle += 1
                     self._wake_lanes()
         except BaseException as error:  # noqa: BLE001 - an exit asked for, a setup that failed, a bug of ours: end the run
@@ -152,7 +154,7 @@ class ProcessRunner(LockedRunner):
         """Wait for a turn; None when the run is over."""
         with self._lock:
             while not self._over.is_set():
-                turn = self._desk.take()
+                turn = self._processor.take()
                 if turn is not None:
                     self._idle -= 1
                     return turn

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from laneway._core.decide import follow
+from laneway._core.outcome import Copy
 from laneway._declare.breaker import is_failure
 from laneway._declare.record import Record
-from laneway._declare.retry import TryAgain, judge
 from laneway.errors import Skip
 from laneway.observe import Histogram, RecordEvent
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from laneway._clock import Clock
-    from laneway._core.desk import Desk
-    from laneway._declare.retry import Defer, Park
+    from laneway._core.processor import Processor
 
 __all__ = ["TableRunner", "TableSource"]
 
@@ -42,7 +42,7 @@ class TableRunner:
     A table that fails is tried again as a whole, then parked record by record.
 
     Args:
-        desk: counts and parks.
+        processor: counts and parks.
         clock: the time.
         sleep: waits so many seconds.
         may_begin: whether a call may begin, or what became of one be acted upon; asked until it is so.
@@ -50,34 +50,37 @@ class TableRunner:
 
     def __init__(
         self,
-        desk: Desk,
+        processor: Processor,
         clock: Clock,
         sleep: Callable[[float], None] = time.sleep,
         may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._desk = desk
+        self._processor = processor
         self._clock = clock
         self._sleep = sleep
         self._may_begin = may_begin
-        self._latency = Histogram(desk.tally.latency)
+        self._latency = Histogram(processor.tally.latency)
 
     def run(self, source: TableSource) -> None:
         """Work until the source is exhausted and every record has reached its end."""
-        desk = self._desk
+        processor = self._processor
         while not source.is_exhausted:
             self._wait_for_breaker()
             self._wait_until_allowed()
-            table = source.fetch_table(desk.route.size, 0.1)
+            table = source.fetch_table(processor.spec.size, 0.1)
             if table is not None and table.num_rows:
                 self._handle(table)
-            desk.tick()
+            processor.tick()
             # The next table waits until the copies of this one are safe, so order holds and memory is bounded.
-            while not desk.is_done:
+            while not processor.is_done:
                 self._sleep(0.002)
-                desk.tick()
+                processor.tick()
 
     def _handle(self, table: pa.Table) -> None:
-        tally, route, telling = self._desk.tally, self._desk.route, self._desk.telling
+        processor = self._processor
+        tally, events, spec = processor.tally, processor.events, processor.spec
+        if len(processor.steps) > 1:
+            spec = processor.step_of(table.column("topic")[0].as_py()).spec
         tally.first = tally.first or self._clock.wall()
         tally.read += table.num_rows
         tally.size += _payload_size(table)
@@ -87,29 +90,31 @@ class TableRunner:
             tally.calls += 1
             began = self._clock.monotonic()
             try:
-                route.function(table)
+                spec.function(table)
                 tally.handled += table.num_rows
-                if telling.tells_ends:
-                    telling.handled(_first_records(table, attempt))
+                if events.wants_ends:
+                    events.handled(_first_records(table, attempt))
                 return self._finish(table, began)
             except Skip as skip:
                 tally.skipped += table.num_rows
-                if telling.tells_ends:
+                if events.wants_ends:
                     records = _first_records(table, attempt)
-                    telling.skipped(records, dict.fromkeys(map(id, records), skip))
+                    events.skipped(records, dict.fromkeys(map(id, records), skip))
                 return self._finish(table, began)
             except Exception as error:  # noqa: BLE001 - the lane boundary
                 tally.seconds += self._clock.monotonic() - began
                 if self._is_kept(table, error):
                     tally.retried += 1
                     continue
-                verdict = judge(error, attempt, route.retry, route.step)
-                if not isinstance(verdict, TryAgain):
-                    return self._copy(table, error, attempt, verdict)
-                telling.retried(_first_records(table, attempt)[0], error, verdict.pause)
+                first = _first_records(table, attempt)[0]
+                outcome = follow(first, error, spec, now=began)
+                if isinstance(outcome, Copy):
+                    return self._copy(table, error, attempt, outcome.step)
+                pause = outcome.pause  # type: ignore[union-attr]  # a table handler cannot acknowledge manually
+                events.retried(first, error, pause)
                 tally.retried += 1
                 attempt += 1
-                self._sleep(verdict.pause.total_seconds())
+                self._sleep(pause)
 
     def _wait_until_allowed(self) -> None:
         while not self._may_begin():
@@ -117,39 +122,40 @@ class TableRunner:
 
     def _wait_for_breaker(self) -> None:
         """While the handler's breaker is open nothing is read or called before a probe is due."""
-        gate = self._desk.gate
-        if gate is not None and gate.wait:
-            self._sleep(gate.wait)
+        breaker = self._processor.breaker
+        if breaker is not None and breaker.wait:
+            self._sleep(breaker.wait)
 
     def _begin(self, table: pa.Table) -> None:
         self._wait_for_breaker()
         self._wait_until_allowed()
-        if self._desk.gate is not None:
-            self._desk.gate.began(table)
+        if self._processor.breaker is not None:
+            self._processor.breaker.began(table)
 
     def _is_kept(self, table: pa.Table, error: Exception) -> bool:
         """Whether the breaker keeps a table that failed, to be called again as if it had not been."""
-        gate = self._desk.gate
-        return gate is not None and gate.saw(
-            table, error if is_failure(error, self._desk.route.retry) else None, is_good=False
+        breaker = self._processor.breaker
+        return breaker is not None and breaker.saw(
+            table, error if is_failure(error, self._processor.spec.retry) else None, is_good=False
         )
 
     def _finish(self, table: pa.Table, began: float) -> None:
-        tally, wall = self._desk.tally, self._clock.wall()
-        if self._desk.gate is not None:
-            self._desk.gate.saw(table, None, is_good=True)
+        tally, wall = self._processor.tally, self._clock.wall()
+        if self._processor.breaker is not None:
+            self._processor.breaker.saw(table, None, is_good=True)
         tally.seconds += self._clock.monotonic() - began
         tally.last = wall
         # One value per table, not per row: the newest row's latency, counted once for each row would cost a loop.
         newest = table.column("timestamp")[-1].as_py()
         self._latency.add_all([int(wall * 1000) - newest])
 
-    def _copy(self, table: pa.Table, error: Exception, attempt: int, verdict: Defer | Park) -> None:
+    def _copy(self, table: pa.Table, error: Exception, attempt: int, step: int) -> None:
         self._wait_until_allowed()
         records = [_as_record(row, attempt) for row in table.to_pylist()]
+        ledger = self._processor.step_of(records[0].topic).ledger
         for record in records:
-            self._desk.ledger.see(record.partition, [record.offset])
-        self._desk.copy_all(records, error, verdict)
+            ledger.see(record.partition, [record.offset])
+        self._processor.copy_rows(records, error, step)
 
 
 def _payload_size(table: pa.Table) -> int:

@@ -12,7 +12,7 @@ from laneway._runtime.runners.locked import LockedRunner
 if TYPE_CHECKING:
     from laneway._clock import Clock
     from laneway._core.call import Call
-    from laneway._core.desk import Desk
+    from laneway._core.processor import Processor
     from laneway._core.scheduler import KeyQueue
     from laneway._declare.record import Record
     from laneway.typing import Source
@@ -46,20 +46,20 @@ class ThreadRunner(LockedRunner):
     Should such a call hang, a second thread, which does nothing but look at the time, goes on reading in its place, and
     work moves to threads; the first one stands by when its call has ended.
 
-    The thread that reads owns the source and the sender. The desk is guarded by one lock, which no thread holds while
-    the user's function runs.
+    The thread that reads owns the source and the sender. The processor is guarded by one lock, which no thread holds
+    while the user's function runs.
 
     Args:
-        desk: gives turns and settles them.
+        processor: gives turns and settles them.
         call: runs them.
         clock: the time.
-        lock: guards the desk; desks that share a backlog share it too.
+        lock: guards the processor; processors that share a backlog share it too.
     """
 
-    def __init__(self, desk: Desk, call: Call, clock: Clock, lock: threading.Lock | None = None) -> None:
-        super().__init__(desk, clock, lock)
-        self._execute = call.batch if desk.route.is_batch else call.single
-        desk.relief.ask = call.relieve
+    def __init__(self, processor: Processor, call: Call, clock: Clock, lock: threading.Lock | None = None) -> None:
+        super().__init__(processor, clock, lock)
+        self._execute = call.batch if processor.spec.is_batch else call.single
+        processor.call = call
         self._moved = clock.monotonic()
         """When a turn was last finished."""
         self._is_over = False
@@ -77,7 +77,7 @@ class ThreadRunner(LockedRunner):
     def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end."""
         self._announces = getattr(source, "announces", False)
-        self._desk.acks.wake = self.wake
+        self._processor.acks.wake = self.wake
         self._reader = threading.get_ident()
         try:
             self._serve(source)
@@ -96,15 +96,15 @@ class ThreadRunner(LockedRunner):
 
     def _read(self, source: Source) -> None:
         """Work until everything is over, or somebody else reads."""
-        desk = self._desk
+        processor = self._processor
         while True:
             inline = self._is_fast()
             records = []
             # No further ahead than a fast handler needs: what is handled at once is still in the processor's cache.
-            is_enough = inline and desk.scheduler.ready >= _ENOUGH
-            if not is_enough and not source.is_exhausted and desk.room:
+            is_enough = inline and processor.ready >= _ENOUGH
+            if not is_enough and not source.is_exhausted and processor.room:
                 most = _FETCH_INLINE if inline else _FETCH
-                records = source.fetch(min(desk.room, most), self._wait(inline=inline))
+                records = source.fetch(min(processor.room, most), self._wait(inline=inline))
             with self._lock:
                 if self._take_in(records, source):
                     self._ended.set()
@@ -133,25 +133,25 @@ class ThreadRunner(LockedRunner):
 
     def _wait(self, *, inline: bool) -> float:
         """Seconds to wait for records. A fast handler works on this thread: only when there is nothing else to do."""
-        if self._desk.scheduler.ready or (self._announces and not inline):
+        if self._processor.ready or (self._announces and not inline):
             return 0.0
-        if inline and self._desk.outbox.pending:
-            return self._desk.outbox.pause
+        if inline and self._processor.outbox.pending:
+            return self._processor.outbox.pause
         return _LONG_IDLE if self._announces else _IDLE
 
     def _is_fast(self) -> bool:
-        desk = self._desk
-        if desk.route.kind != "single" or self._hanging:
+        processor = self._processor
+        if processor.spec.kind != "single" or self._hanging:
             return False
-        return desk.pace < _FAST or not desk.is_pace_believed
+        return processor.pace < _FAST or not processor.is_pace_believed
 
     def _work_inline(self, source: Source) -> bool:
         """One turn on this thread; False when another one reads now. Lanes that run a slow call are left alone."""
         with self._lock:
-            turn = self._desk.take(lanes=1)
+            turn = self._processor.take(lanes=1)
             if turn is None:
                 # Something may be in work, postponed, on its way to a topic, or not acknowledged yet.
-                is_waiting = not self._desk.is_done or not self._desk.room
+                is_waiting = not self._processor.is_done or not self._processor.room
                 if is_waiting and not self._has_news(source):
                     self._changed.wait(self._pause(source, _TRIAL_TIME))
                 return True
@@ -164,7 +164,7 @@ class ThreadRunner(LockedRunner):
             if result.seconds >= _FAST * max(1, result.calls) and not began.has_waited:
                 result.seconds = began.seconds  # the rest is what others had of the processor
             with self._lock:
-                self._desk.settle(turn, result)
+                self._processor.settle(turn, result)
                 if self._reader != threading.get_ident():
                     self._hanging -= 1
                     self._changed.notify()
@@ -201,19 +201,19 @@ class ThreadRunner(LockedRunner):
         The interpreter runs one thread at a time, so calls that take 1 ms keep it busy with twenty threads. More would
         only wait for it, and their waiting would be taken for slow calls.
         """
-        desk = self._desk
+        processor = self._processor
         now = self._clock.monotonic()
-        if not desk.scheduler.lanes_busy:
+        if not processor.lanes.busy:
             self._moved = now  # nothing is under way that could be late
         elif now - self._moved > _TRIAL_TIME:
-            return desk.scheduler.lanes  # the threads that work wait for something else than the interpreter
-        return min(desk.scheduler.lanes, 2 + int(desk.pace / _HAND_OVER)) if desk.pace else 1
+            return processor.lanes.total  # the threads that work wait for something else than the interpreter
+        return min(processor.lanes.total, 2 + int(processor.pace / _HAND_OVER)) if processor.pace else 1
 
     def _next_turn(self) -> list[KeyQueue[Record[Any]]] | None:
         """A turn for a lane's thread; none once the handler has shown to be fast: the reader works then."""
-        if self._is_over or self._is_fast() or self._desk.scheduler.lanes_busy >= self._useful():
+        if self._is_over or self._is_fast() or self._processor.lanes.busy >= self._useful():
             return None
-        return self._desk.take()
+        return self._processor.take()
 
     def _add_lane(self) -> None:
         thread = threading.Thread(target=self._lane, name=f"lane-{len(self._threads)}", daemon=True)
@@ -243,10 +243,10 @@ class ThreadRunner(LockedRunner):
                 result = self._execute(turn)
                 has_worked = True
                 with self._lock:
-                    self._desk.settle(turn, result)
+                    self._processor.settle(turn, result)
                     self._moved = self._clock.monotonic()
                     self._idle += 1
-                    if self._desk.can_start or self._desk.acks.has_news:
+                    if self._processor.can_start or self._processor.acks.has_news:
                         self._changed.notify()
         except BaseException as error:  # noqa: BLE001 - raised by the reader
             self._break(error)

@@ -1,8 +1,9 @@
-"""Telling: makes events of what becomes of records, as few as a tally keeps."""
+"""EventEmitter: makes events of what becomes of records, as few as a tally keeps."""
 
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from laneway.errors import text_of
@@ -19,47 +20,46 @@ from laneway.observe import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import timedelta
 
     from laneway._core.headers import Failure
-    from laneway._core.result import Result
+    from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway.observe import Event, Tally
 
-__all__ = ["Telling"]
+__all__ = ["EventEmitter"]
 
 _LONGEST = 300  # characters of an error's text; the whole of it is in the headers of the copy
 
 
-class Telling:
-    """Tells of the records of one route. The desk owns it.
+class EventEmitter:
+    """Makes the events of one handler's records. The processor owns it.
 
     Args:
-        route: whose records these are; it knows which events somebody wants.
-        tally: where events are kept until whoever runs the app sees them.
-        listener: told of each event at once, where that is in the same process.
-        notice: told in words that error interceptors fail; once, since each copy would say the same.
+        spec: the handler; it knows which events are subscribed to.
+        tally: where events are kept until they are collected.
+        listener: called with each event at once, where that is in the same process.
+        notice: called with a text when error interceptors fail; once, since each copy would say the same.
     """
 
     def __init__(
         self,
-        route: HandlerSpec,
+        spec: HandlerSpec,
         tally: Tally,
         listener: Callable[[Event], None] | None = None,
         notice: Callable[[str], None] | None = None,
     ) -> None:
-        self._name = route.name
+        self._name = spec.name
         self._tally = tally
         self._listener = listener
         self._notice = notice
         self._kept: Counter[type] = Counter()
-        self._wants_handled = RecordHandled in route.wanted
-        self._wants_skipped = RecordSkipped in route.wanted
-        self.tells_ends = self._wants_handled or self._wants_skipped
-        """Whether anybody wants to know of records that did not fail."""
+        self._wants_handled = RecordHandled in spec.wanted
+        self._wants_skipped = RecordSkipped in spec.wanted
+        self.wants_ends = self._wants_handled or self._wants_skipped
+        """Whether events of records that did not fail are wanted."""
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Keep an event while there are few of its kind."""
         if self._kept[type(event)] < event.most:
             self._kept[type(event)] += 1
@@ -67,10 +67,10 @@ class Telling:
         if self._listener is not None:
             self._listener(event)
 
-    def settled(self, result: Result) -> None:
+    def settled(self, report: TurnReport) -> None:
         """Records of a turn were handled without a message, or skipped."""
-        self.handled(result.finished)
-        self.skipped(result.skipped, result.reasons)
+        self.handled(report.handled)
+        self.skipped(report.skipped, report.reasons)
 
     def skipped(self, records: Sequence[Record[Any]], reasons: Mapping[int, Exception]) -> None:
         """Records were skipped, those whose ids are among the reasons with one."""
@@ -79,7 +79,7 @@ class Telling:
                 if not self._has_room(RecordSkipped):
                     break
                 why = reasons.get(id(record))
-                self.tell(RecordSkipped(*self._place(record), "" if why is None else _short(text_of(why))))
+                self.emit(RecordSkipped(*self._place(record), "" if why is None else _short(text_of(why))))
 
     def handled(self, records: Sequence[Record[Any]]) -> None:
         """Records were handled."""
@@ -87,32 +87,32 @@ class Telling:
             for record in records:
                 if not self._has_room(RecordHandled):
                     break
-                self.tell(RecordHandled(*self._place(record)))
+                self.emit(RecordHandled(*self._place(record)))
 
-    def retried(self, record: Record[Any], error: Exception, pause: timedelta) -> None:
+    def retried(self, record: Record[Any], error: Exception, pause: float) -> None:
         """A call failed and is repeated."""
         if self._has_room(RecordRetried):
-            self.tell(RecordRetried(*self._place(record), _text(error), pause))
+            self.emit(RecordRetried(*self._place(record), _text(error), timedelta(seconds=pause)))
 
     def deferred(self, record: Record[Any], failure: Failure | None, step: int) -> None:
         """A copy is on a retry topic."""
         if self._has_room(RecordDeferred):
-            self.tell(RecordDeferred(*self._place(record), _as_text(failure), step))
+            self.emit(RecordDeferred(*self._place(record), _as_text(failure), step))
 
     def parked(self, record: Record[Any], failure: Failure, topic: str) -> None:
         """A copy is on the error topic."""
         if self._has_room(RecordParked):
-            self.tell(RecordParked(*self._place(record), _as_text(failure), topic))
+            self.emit(RecordParked(*self._place(record), _as_text(failure), topic))
 
     def dropped(self, record: Record[Any], failure: Failure) -> None:
         """An interceptor let no copy go out."""
         if self._has_room(RecordDropped):
-            self.tell(RecordDropped(*self._place(record), _as_text(failure)))
+            self.emit(RecordDropped(*self._place(record), _as_text(failure)))
 
     def copy_failed(self, topic: str, error: Exception, tries: int) -> None:
         """A copy or message could not be written."""
         if self._has_room(CopyFailed):
-            self.tell(CopyFailed(self._name, topic, _text(error), tries))
+            self.emit(CopyFailed(self._name, topic, _text(error), tries))
 
     def interceptor_failed(self, interceptor: str, record: Record[Any], error: Exception) -> None:
         """An error interceptor failed."""
@@ -121,7 +121,7 @@ class Telling:
             event = InterceptorFailed(self._name, interceptor, *place, _text(error))
             if self._notice is not None and not self._kept[InterceptorFailed]:
                 self._notice(f"{event}; the copy is parked as it was before it")
-            self.tell(event)
+            self.emit(event)
 
     def _has_room(self, kind: type[Event]) -> bool:
         return self._listener is not None or self._kept[kind] < kind.most

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from laneway import Reject
-from laneway._core.desk import Desk
+from laneway._core.events import EventEmitter
 from laneway._core.headers import Failure
-from laneway._core.telling import Telling
-from laneway._declare.retry import Park
+from laneway._core.outcome import ERROR_TOPIC
+from laneway._core.processor import Processor
 from laneway.errors import ProduceError
 from laneway.events import (
     BreakerOpened,
@@ -27,13 +27,13 @@ from support.core import FakeClock, FakeSender, make_record, make_route
 ERROR = ConnectionError("away " * 200)
 FAILURE = Failure.of(ERROR)
 WAYS = {
-    RecordRetried: lambda telling, record: telling.retried(record, ERROR, timedelta(1)),
-    RecordDeferred: lambda telling, record: telling.deferred(record, FAILURE, 1),
-    RecordParked: lambda telling, record: telling.parked(record, FAILURE, "errors"),
-    RecordDropped: lambda telling, record: telling.dropped(record, FAILURE),
-    CopyFailed: lambda telling, record: telling.copy_failed("out", ERROR, record.offset),
-    InterceptorFailed: lambda telling, record: telling.interceptor_failed("mask", record, ERROR),
-    BreakerOpened: lambda telling, record: telling.tell(BreakerOpened("handle", 3, "E", timedelta(1))),
+    RecordRetried: lambda events, record: events.retried(record, ERROR, 1.0),
+    RecordDeferred: lambda events, record: events.deferred(record, FAILURE, 1),
+    RecordParked: lambda events, record: events.parked(record, FAILURE, "errors"),
+    RecordDropped: lambda events, record: events.dropped(record, FAILURE),
+    CopyFailed: lambda events, record: events.copy_failed("out", ERROR, record.offset),
+    InterceptorFailed: lambda events, record: events.interceptor_failed("mask", record, ERROR),
+    BreakerOpened: lambda events, record: events.emit(BreakerOpened("handle", 3, "E", timedelta(1))),
 }
 
 
@@ -41,11 +41,11 @@ WAYS = {
 def test_few_of_each_kind_are_kept(kind):
     """However many there are, with short texts; a listener is told of each."""
     tally, heard = Tally(), []
-    telling = Telling(make_route(), tally, heard.append)
+    emitter = EventEmitter(make_route(), tally, heard.append)
     silent = Tally()
-    deaf = Telling(make_route(), silent)
+    deaf = EventEmitter(make_route(), silent)
     for offset in range(50):
-        WAYS[kind](telling, make_record(offset))
+        WAYS[kind](emitter, make_record(offset))
         WAYS[kind](deaf, make_record(offset))
 
     assert [type(event) for event in tally.events] == [kind] * 20
@@ -59,7 +59,7 @@ def test_few_of_each_kind_are_kept(kind):
 def test_a_record_that_queues_behind_another_has_no_error():
     """It did not fail."""
     tally = Tally()
-    Telling(make_route(), tally).deferred(make_record(7), None, 2)
+    EventEmitter(make_route(), tally).deferred(make_record(7), None, 2)
 
     assert tally.events == [RecordDeferred("handle", "orders", 0, 7, 1, "", 2)]
 
@@ -67,18 +67,18 @@ def test_a_record_that_queues_behind_another_has_no_error():
 def test_parked_is_told_when_the_copy_is_safe():
     """Until then only that it cannot be written, each time it is tried."""
     clock, sender = FakeClock(), FakeSender([ProduceError("no leader"), ProduceError("no leader")])
-    desk = Desk(make_route(), "billing", lanes=1, sender=sender, clock=clock)
+    processor = Processor([make_route()], "billing", lanes=1, sender=sender, clock=clock)
     record = make_record(7)
-    desk.ledger.see(0, [7])
-    desk.copy_all([record], Reject("negative"), Park())
+    processor.steps[0].ledger.see(0, [7])
+    processor.copy_rows([record], Reject("negative"), ERROR_TOPIC)
     for _ in range(3):
         clock.advance(10)
-        desk.tick()
-    topic = desk.route.error_topic_of("billing")
-    assert desk.tally.events == [CopyFailed("handle", topic, "ProduceError: no leader", tries) for tries in (1, 2)]
+        processor.tick()
+    topic = processor.spec.error_topic_of("billing")
+    assert processor.tally.events == [CopyFailed("handle", topic, "ProduceError: no leader", tries) for tries in (1, 2)]
 
     for _ in range(2):
         clock.advance(10)
-        desk.tick()
-    assert desk.tally.events[2:] == [RecordParked("handle", "orders", 0, 7, 1, "Reject: negative", topic)]
-    assert (desk.tally.undelivered, desk.tally.parked) == (2, 1)
+        processor.tick()
+    assert processor.tally.events[2:] == [RecordParked("handle", "orders", 0, 7, 1, "Reject: negative", topic)]
+    assert (processor.tally.undelivered, processor.tally.parked) == (2, 1)

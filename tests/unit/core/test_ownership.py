@@ -1,4 +1,4 @@
-"""A desk whose partitions come and go: what is released, fenced, late, wound up, and opened again."""
+"""A processor whose partitions come and go: what is released, fenced, late, drained, and opened again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 
 from laneway import Ack, Message, Retry, Topic
 from laneway._core.call import Call
+from laneway._core.commands import Close, Drain, Open, Release
 from laneway._core.deferred_keys import DeferredKeys
-from laneway._engines.direct.desk import OwnedDesk
+from laneway._core.processor import Processor
 from laneway._runtime.lease import Lease
 from laneway.errors import ProduceError
 from support.core import FakeClock, FakeSender, make_record, make_route
@@ -16,14 +17,14 @@ OUT = Topic("out")
 
 
 class Bench:
-    """An owned desk with its clock, sender and handler; turns are begun and ended by hand."""
+    """A processor with its clock, sender and handler; a test begins and ends its turns."""
 
     def __init__(self, function=None, *, lanes=4, step=0, **fields):
         self.clock, self.sender = FakeClock(), FakeSender()
         self.route = make_route(function, lanes=lanes, **fields)
-        self.backlog = DeferredKeys()
-        self.desk = OwnedDesk(
-            self.route, "billing", lanes=lanes, sender=self.sender, clock=self.clock, backlog=self.backlog
+        self.deferred = DeferredKeys()
+        self.processor = Processor(
+            [self.route], "billing", lanes=lanes, sender=self.sender, clock=self.clock, deferred=self.deferred
         )
         self.call = Call(self.route, self.clock)
         self.calls = []
@@ -32,39 +33,39 @@ class Bench:
         records = [make_record(offset, key or b"key-%d" % offset, partition=partition) for offset in offsets]
         for record in records:
             record.epoch = epoch
-        self.desk.admit(records)
+        self.processor.admit(records)
 
     def end(self, turn):
         """Run the handler over a turn that was taken before, and settle it."""
         self.calls += [record.offset for queue in turn for record in queue.work()]
-        self.desk.settle(turn, (self.call.batch if self.route.is_batch else self.call.single)(turn))
+        self.processor.settle(turn, (self.call.batch if self.route.is_batch else self.call.single)(turn))
 
     def run(self, seconds=0.0):
         """Everything that can be run within so many seconds."""
         until = self.clock.now + seconds
         while True:
-            self.desk.tick()
-            while (turn := self.desk.take()) is not None:
+            self.processor.tick()
+            while (turn := self.processor.take()) is not None:
                 self.end(turn)
             if self.clock.now >= until:
-                self.desk.tick()
+                self.processor.tick()
                 return
             self.clock.advance(0.1)
 
     def lose(self, partition=0, epoch=1):
         """As the member does when the group has given a partition away already."""
-        self.desk.fence(partition, epoch)
-        self.desk.order(lambda: self.desk.forget(partition))
+        self.processor.fence("orders", partition, epoch)
+        self.processor.post(Close("orders", partition))
 
     def give_back(self, partition=0):
-        self.desk.order(lambda: self.desk.release(partition))
-        self.desk.tick()
+        self.processor.post(Release("orders", partition))
+        self.processor.tick()
 
     def open(self, partition=0):
-        self.desk.order(lambda: self.desk.open(partition))
+        self.processor.post(Open("orders", partition))
 
     def begin(self, count):
-        turns = [self.desk.take() for _ in range(count)]
+        turns = [self.processor.take() for _ in range(count)]
         assert all(turns)
         return turns
 
@@ -92,8 +93,8 @@ def test_a_released_partition_begins_nothing_more():
     bench.run()
 
     assert sorted(bench.calls) == [0, 0, 1, 1, 2, 3, 4]
-    assert bench.desk.ledger.committable(0) == 2
-    assert bench.desk.ledger.committable(1) == 5
+    assert bench.processor.steps[0].ledger.committable(0) == 2
+    assert bench.processor.steps[0].ledger.committable(1) == 5
 
 
 def test_a_partition_is_drained_when_all_that_was_begun_has_ended():
@@ -101,22 +102,22 @@ def test_a_partition_is_drained_when_all_that_was_begun_has_ended():
     bench = Bench()
     bench.admit(range(10))
     begun = bench.begin(3)
-    assert not bench.desk.is_drained(0)
+    assert not bench.processor.steps[0].is_drained(0)
     bench.give_back()
     for turn in begun:
-        assert not bench.desk.is_drained(0)
+        assert not bench.processor.steps[0].is_drained(0)
         bench.end(turn)
 
-    assert bench.desk.is_drained(0)
+    assert bench.processor.steps[0].is_drained(0)
 
 
 def test_a_partition_without_records_is_drained_as_soon_as_it_is_released():
     """A release of what was never read is not waited for."""
     bench = Bench()
-    assert not bench.desk.is_drained(3)
+    assert not bench.processor.steps[0].is_drained(3)
     bench.give_back(3)
 
-    assert bench.desk.is_drained(3)
+    assert bench.processor.steps[0].is_drained(3)
 
 
 def test_copies_on_their_way_are_waited_for():
@@ -127,12 +128,12 @@ def test_copies_on_their_way_are_waited_for():
     (turn,) = bench.begin(1)
     bench.end(turn)
     bench.give_back()
-    assert not bench.desk.is_drained(0)
+    assert not bench.processor.steps[0].is_drained(0)
     bench.sender.is_silent = False
-    bench.desk.tick()
+    bench.processor.tick()
 
-    assert bench.desk.is_drained(0)
-    assert bench.desk.ledger.committable(0) == 1
+    assert bench.processor.steps[0].is_drained(0)
+    assert bench.processor.steps[0].ledger.committable(0) == 1
 
 
 def test_a_try_that_is_due_later_is_not_waited_for():
@@ -143,33 +144,33 @@ def test_a_try_that_is_due_later_is_not_waited_for():
     bench.give_back()
     bench.end(turn)
 
-    assert bench.desk.is_drained(0)
+    assert bench.processor.steps[0].is_drained(0)
     bench.run(seconds=200)
     assert bench.calls == [0]
-    assert bench.desk.ledger.committable(0) == 0
+    assert bench.processor.steps[0].ledger.committable(0) == 0
 
 
 def test_what_a_lane_gives_back_of_a_released_partition_is_not_begun():
     """A turn of many records that ends early leaves the rest to the next owner."""
     bench = Bench(lambda record: bench.clock.advance(1))
-    bench.desk.pace = 1e-9
+    bench.processor.pace = 1e-9
     bench.admit(range(40), key=b"one")
     (turn,) = bench.begin(1)
     assert len(turn[0].work()) > 10
     bench.give_back()
     result = bench.call.single(turn)
-    result.done[0], rest = 5, result.finished[5:]
-    result.finished = result.finished[:5]
-    bench.desk.settle(turn, result)
+    result.done[0], rest = 5, result.handled[5:]
+    result.handled = result.handled[:5]
+    bench.processor.settle(turn, result)
 
     assert rest
-    assert bench.desk.is_drained(0)
-    assert bench.desk.take() is None
-    assert bench.desk.ledger.committable(0) == 5
+    assert bench.processor.steps[0].is_drained(0)
+    assert bench.processor.take() is None
+    assert bench.processor.steps[0].ledger.committable(0) == 5
 
 
 def test_records_that_arrive_after_the_release_are_left_out():
-    """What was on its way to the desk is not admitted."""
+    """What was on its way to the processor is not admitted."""
     bench = Bench()
     bench.give_back()
     bench.admit([0, 1])
@@ -177,7 +178,7 @@ def test_records_that_arrive_after_the_release_are_left_out():
     bench.run()
 
     assert bench.calls == [0]
-    assert bench.desk.ledger.snapshot(0) is None
+    assert bench.processor.steps[0].ledger.snapshot(0) is None
 
 
 # --- fence -----------------------------------------------------------------------------------------------------------
@@ -193,9 +194,9 @@ def test_late_results_count_for_nothing():
     bench.end(turn)
     bench.run()
 
-    assert bench.desk.ledger.snapshot(0) is None
-    assert bench.desk.ledger.committable(1) == 8
-    assert bench.desk.is_done
+    assert bench.processor.steps[0].ledger.snapshot(0) is None
+    assert bench.processor.steps[0].ledger.committable(1) == 8
+    assert bench.processor.is_done
 
 
 def test_late_failures_are_neither_parked_nor_tried_again():
@@ -210,7 +211,7 @@ def test_late_failures_are_neither_parked_nor_tried_again():
 
         assert bench.sender.sent == []
         assert bench.calls == [0]
-        assert bench.desk.is_done
+        assert bench.processor.is_done
 
 
 def test_late_messages_are_not_sent():
@@ -223,7 +224,7 @@ def test_late_messages_are_not_sent():
     bench.run()
 
     assert bench.sender.sent == []
-    assert bench.desk.is_done
+    assert bench.processor.is_done
 
 
 def test_an_acknowledgement_that_comes_after_the_fence_finishes_nothing():
@@ -236,9 +237,9 @@ def test_an_acknowledgement_that_comes_after_the_fence_finishes_nothing():
     bench.open()
     bench.admit([0], epoch=2)
     bench.sender.is_silent = False
-    bench.desk.tick()
+    bench.processor.tick()
 
-    assert bench.desk.ledger.unfinished(0) == (0,)
+    assert bench.processor.steps[0].ledger.unfinished(0) == (0,)
 
 
 def test_a_late_word_of_a_handler_that_acknowledges_by_hand_counts_for_nothing():
@@ -255,16 +256,16 @@ def test_a_late_word_of_a_handler_that_acknowledges_by_hand_counts_for_nothing()
     bench.run(seconds=2)
 
     assert bench.sender.sent == []
-    assert bench.desk.ledger.unfinished(0) == (0, 1)
+    assert bench.processor.steps[0].ledger.unfinished(0) == (0, 1)
     assert len(acks) == 4
     acks[2].done()
     acks[3].done()
     bench.run()
-    assert bench.desk.ledger.committable(0) == 2
+    assert bench.processor.steps[0].ledger.committable(0) == 2
 
 
 def test_a_fence_holds_however_long_old_records_take_to_arrive():
-    """Records that were read before the loss may wait in the intake while the desk has nothing to do."""
+    """Records that were read before the loss may wait in the intake while the processor has nothing to do."""
     bench = Bench()
     bench.admit([0])
     bench.run()
@@ -275,7 +276,7 @@ def test_a_fence_holds_however_long_old_records_take_to_arrive():
     bench.run()
 
     assert bench.calls == [0]
-    assert bench.desk.ledger.snapshot(0) is None
+    assert bench.processor.steps[0].ledger.snapshot(0) is None
 
 
 def test_old_records_that_arrive_in_a_new_ownership_are_left_out():
@@ -292,7 +293,7 @@ def test_old_records_that_arrive_in_a_new_ownership_are_left_out():
     bench.run()
 
     assert bench.calls == [0, 1, 2, 3]
-    assert bench.desk.ledger.committable(0) == 4
+    assert bench.processor.steps[0].ledger.committable(0) == 4
 
 
 def test_a_batch_of_two_ownerships_finishes_only_what_is_ours():
@@ -305,8 +306,8 @@ def test_a_batch_of_two_ownerships_finishes_only_what_is_ours():
     bench.end(turn)
     bench.run()
 
-    assert bench.desk.ledger.snapshot(0) is None
-    assert bench.desk.ledger.committable(1) == 7
+    assert bench.processor.steps[0].ledger.snapshot(0) is None
+    assert bench.processor.steps[0].ledger.committable(1) == 7
 
 
 def test_members_of_a_failed_batch_are_judged_only_if_they_are_ours():
@@ -320,8 +321,8 @@ def test_members_of_a_failed_batch_are_judged_only_if_they_are_ours():
     bench.run(seconds=1)
 
     assert len(bench.sender.sent) == 2
-    assert bench.desk.ledger.committable(1) == 7
-    assert bench.desk.is_done
+    assert bench.processor.steps[0].ledger.committable(1) == 7
+    assert bench.processor.is_done
 
 
 def test_a_key_runs_once_at_a_time_over_two_ownerships():
@@ -332,34 +333,34 @@ def test_a_key_runs_once_at_a_time_over_two_ownerships():
     bench.lose()
     bench.open()
     bench.admit([0, 1], epoch=2, key=b"one")
-    assert bench.desk.take() is None
+    assert bench.processor.take() is None
     bench.end(turn)
     bench.run()
 
     assert bench.calls == [0, 0, 1]
-    assert bench.desk.ledger.committable(0) == 2
+    assert bench.processor.steps[0].ledger.committable(0) == 2
 
 
 def test_a_drop_of_old_records_does_not_pass_for_a_drain_of_new_ones():
     """Void records that come back in a new ownership are not counted as left behind by it."""
     bench = Bench()
-    bench.desk.pace = 1e-9
+    bench.processor.pace = 1e-9
     bench.admit(range(40), key=b"one")
     (old,) = bench.begin(1)
     bench.lose()
     bench.open()
-    bench.desk.pace = 0
+    bench.processor.pace = 0
     bench.admit([0, 1], epoch=2)
     new = bench.begin(2)
     result = bench.call.single(old)
     result.done[0] = 5  # the rest comes back
-    bench.desk.settle(old, result)
+    bench.processor.settle(old, result)
     bench.give_back()
 
-    assert not bench.desk.is_drained(0)
+    assert not bench.processor.steps[0].is_drained(0)
     for turn in new:
         bench.end(turn)
-    assert bench.desk.is_drained(0)
+    assert bench.processor.steps[0].is_drained(0)
 
 
 # --- forget and open -------------------------------------------------------------------------------------------------
@@ -379,25 +380,27 @@ def test_a_partition_that_comes_back_begins_anew():
     bench.run()
 
     assert sorted(bench.calls) == list(range(10))
-    assert bench.desk.ledger.committable(0) == 10
-    assert not bench.desk.is_drained(0)
+    assert bench.processor.steps[0].ledger.committable(0) == 10
+    assert not bench.processor.steps[0].is_drained(0)
 
 
 def test_only_the_lowest_step_forgets_what_waits():
-    """Steps share the backlog: one that is late must not forget what the new ownership has loaded."""
+    """Steps share the deferred: one that is late must not forget what the new ownership has loaded."""
     bench = Bench(retry=Retry.steps("1s", mode="ordered"))
-    higher = OwnedDesk(
-        bench.route.at_step("billing", 1), "billing", lanes=1, sender=bench.sender, clock=bench.clock,
-        backlog=bench.backlog,
+    higher = Processor(
+        [bench.route.at_step("billing", 1)], "billing", lanes=1, sender=bench.sender, clock=bench.clock,
+        deferred=bench.deferred,
     )  # fmt: skip
-    bench.backlog.joined(0, b"key", 1)
-    higher.forget(0)
-    assert bench.backlog.behind(0, b"key", 0) == 1
-    bench.desk.forget(0)
-    assert bench.backlog.behind(0, b"key", 0) is None
+    bench.deferred.joined(0, b"key", 1)
+    higher.post(Close("orders.billing.retry.1", 0))
+    higher.obey()
+    assert bench.deferred.behind(0, b"key", 0) == 1
+    bench.processor.post(Close("orders", 0))
+    bench.processor.obey()
+    assert bench.deferred.behind(0, b"key", 0) is None
 
 
-# --- wind up ---------------------------------------------------------------------------------------------------------
+# --- drain -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ends", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
@@ -409,15 +412,15 @@ def test_a_wound_up_desk_leaves_no_hole(ends):
     bench.admit([5, 6], key=b"a")
     bench.admit([7, 8, 9], key=b"c")
     begun = bench.begin(3)
-    bench.desk.order(bench.desk.wind_up)
-    bench.desk.tick()
+    bench.processor.post(Drain())
+    bench.processor.tick()
     for number in ends:
         bench.end(begun[number])
     bench.run()
 
-    end, unfinished = bench.desk.ledger.snapshot(0)
+    end, unfinished = bench.processor.steps[0].ledger.snapshot(0)
     assert unfinished == list(range(min(unfinished), end)), "a finished record lies past an unfinished one"
-    assert bench.desk.is_done
+    assert bench.processor.is_done
     assert bench.calls
 
 
@@ -426,30 +429,30 @@ def test_what_was_wound_up_is_drained():
     bench = Bench()
     bench.admit(range(100))
     begun = bench.begin(2)
-    bench.desk.order(bench.desk.wind_up)
-    bench.desk.tick()
+    bench.processor.post(Drain())
+    bench.processor.tick()
     for turn in begun:
         bench.end(turn)
     bench.run()
     bench.give_back()
 
-    assert bench.desk.ledger.count(0) > 50
-    assert bench.desk.is_drained(0)
+    assert bench.processor.steps[0].ledger.count(0) > 50
+    assert bench.processor.steps[0].is_drained(0)
 
 
 def test_the_end_does_not_wait_for_a_try_that_is_due_later():
-    """Neither for one that waited before, nor for one that begins to wait while the desk is wound up."""
+    """Neither for one that waited before, nor for one that begins to wait while the processor is drained."""
     bench = Bench(failing, retry=Retry(attempts=5, backoff="60s"))
     bench.admit([0, 1])
     first, second = bench.begin(2)
     bench.end(first)
-    bench.desk.order(bench.desk.wind_up)
-    bench.desk.tick()
+    bench.processor.post(Drain())
+    bench.processor.tick()
     bench.end(second)
-    bench.desk.tick()
+    bench.processor.tick()
 
-    assert bench.desk.is_done
-    assert bench.desk.ledger.unfinished(0) == (0, 1)
+    assert bench.processor.is_done
+    assert bench.processor.steps[0].ledger.unfinished(0) == (0, 1)
 
 
 def test_the_end_waits_for_a_try_that_is_due_soon():
@@ -458,13 +461,13 @@ def test_the_end_waits_for_a_try_that_is_due_soon():
     bench.admit([0, 1])
     first, second = bench.begin(2)
     bench.end(first)
-    bench.desk.order(bench.desk.wind_up)
-    bench.desk.tick()
+    bench.processor.post(Drain())
+    bench.processor.tick()
     bench.end(second)
     bench.run(seconds=2)
 
     assert sorted(bench.calls) == [0, 0, 1, 1]
-    assert bench.desk.ledger.committable(0) == 2
+    assert bench.processor.steps[0].ledger.committable(0) == 2
 
 
 # --- a lease that has run out ----------------------------------------------------------------------------------------
@@ -478,9 +481,9 @@ def clock(monkeypatch):
 
 
 def leased(*args, **rest):
-    """A bench whose desk has a lease of ten seconds."""
+    """A bench whose processor has a lease of ten seconds."""
     bench = Bench(*args, **rest)
-    bench.desk.lease = Lease(10.0)
+    bench.processor.lease = Lease(10.0)
     return bench
 
 
@@ -489,11 +492,11 @@ def test_nothing_begins_while_it_has_run_out(clock):
     bench = leased()
     bench.admit(range(3))
     clock.now += 11
-    assert bench.desk.take() is None
-    assert not bench.desk.can_start
-    assert 0 < bench.desk.next_wake - bench.clock.now < 0.2
+    assert bench.processor.take() is None
+    assert not bench.processor.can_start
+    assert 0 < bench.processor.next_wake - bench.clock.now < 0.2
 
-    bench.desk.lease.confirm(clock.now)
+    bench.processor.lease.confirm(clock.now)
     bench.run()
     assert bench.calls == [0, 1, 2]
 
@@ -505,14 +508,14 @@ def test_what_ended_meanwhile_counts_when_the_partition_is_still_ours(clock):
     (turn,) = bench.begin(1)
     clock.now += 11
     bench.end(turn)
-    bench.desk.tick()
+    bench.processor.tick()
     assert bench.sender.sent == []
-    assert bench.desk.scheduler.lanes_busy == 1
+    assert bench.processor.lanes.busy == 1
 
-    bench.desk.lease.confirm(clock.now)
+    bench.processor.lease.confirm(clock.now)
     bench.run()
     assert len(bench.sender.sent) == 1
-    assert (bench.desk.ledger.committable(0), bench.desk.is_done) == (1, True)
+    assert (bench.processor.steps[0].ledger.committable(0), bench.processor.is_done) == (1, True)
 
 
 def test_what_ended_meanwhile_counts_for_nothing_when_the_partition_is_lost(clock):
@@ -524,10 +527,10 @@ def test_what_ended_meanwhile_counts_for_nothing_when_the_partition_is_lost(cloc
         clock.now += 11
         bench.end(turn)
         bench.lose()
-        bench.desk.lease.confirm(clock.now)
+        bench.processor.lease.confirm(clock.now)
         bench.run()
         assert bench.sender.sent == []
-        assert (bench.calls, bench.desk.is_done, bench.desk.scheduler.lanes_busy) == ([0], True, 0)
+        assert (bench.calls, bench.processor.is_done, bench.processor.lanes.busy) == ([0], True, 0)
 
 
 @pytest.mark.parametrize(
@@ -553,12 +556,12 @@ def test_what_waits_to_be_sent_again_is_withdrawn_when_the_partition_is_lost(clo
     assert len(bench.sender.sent) == tries
 
     bench.lose()
-    bench.desk.lease.confirm(clock.now)
+    bench.processor.lease.confirm(clock.now)
     bench.run(2.0)
-    tally = bench.desk.tally
+    tally = bench.processor.tally
     assert len(bench.sender.sent) == tries
-    assert (bench.desk.is_done, tally.parked, tally.deferred, tally.produced) == (True, 0, 0, 0)
-    assert not bench.backlog
+    assert (bench.processor.is_done, tally.parked, tally.deferred, tally.produced) == (True, 0, 0, 0)
+    assert not bench.deferred
 
     bench.open()
     bench.admit([7], epoch=2, key=b"k")

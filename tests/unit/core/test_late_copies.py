@@ -8,7 +8,7 @@ import pytest
 
 from laneway import Retry
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from laneway.errors import MessageTooLargeError, ProduceError
 from support.core import FakeClock, FakeSender, make_record, make_route
 
@@ -16,14 +16,14 @@ FIRST = "orders.billing.retry.1"
 
 
 class Room:
-    """A desk whose handler fails at the offsets given, and notes all its calls."""
+    """A processor whose handler fails at the offsets given, and notes all its calls."""
 
     def __init__(self, *failing, mode="unordered", answers=()):
         self.calls = []
         self.clock, self.sender = FakeClock(), FakeSender(answers)
         route = make_route(self._handle, retry=Retry.steps("5s", "1m", mode=mode), lanes=4)
         self._failing = failing
-        self.desk = Desk(route, "billing", lanes=4, sender=self.sender, clock=self.clock)
+        self.processor = Processor([route], "billing", lanes=4, sender=self.sender, clock=self.clock)
         self._call = Call(route, self.clock)
 
     def _handle(self, record):
@@ -32,13 +32,13 @@ class Room:
             raise ValueError("planted")
 
     def admit(self, *records):
-        self.desk.admit([make_record(offset, key) for offset, key in records])
+        self.processor.admit([make_record(offset, key) for offset, key in records])
 
     def work(self):
         """Run what is ready; the offsets that were called."""
         before = len(self.calls)
-        while (turn := self.desk.take()) is not None:
-            self.desk.settle(turn, self._call.single(turn))
+        while (turn := self.processor.take()) is not None:
+            self.processor.settle(turn, self._call.single(turn))
         return self.calls[before:]
 
     def begin_late(self):
@@ -50,27 +50,27 @@ class Room:
 
     def wait(self, seconds):
         self.clock.advance(seconds)
-        self.desk.tick()
+        self.processor.tick()
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("unordered", [0, 1]), ("ordered", [0])])
-def test_a_key_goes_on_while_its_copy_is_on_its_way(mode, expected):
+@pytest.mark.parametrize(("mode", "expected", "ends"), [("unordered", [0, 1], (1, 1)), ("ordered", [0], (2, 0))])
+def test_a_key_goes_on_while_its_copy_is_on_its_way(mode, expected, ends):
     """Where order does not hold anyway; the record is finished with its copy, and not before."""
     room = Room(0, mode=mode)
     room.sender.is_silent = True
     room.admit((0, b"a"), (1, b"a"))
 
     assert room.work() == expected
-    assert room.desk.ledger.committable(0) == 0
+    assert room.processor.steps[0].ledger.committable(0) == 0
     room.wait(0.01)
     assert [message["topic"] for message in room.sender.sent] == [FIRST]
-    assert not room.desk.is_done
+    assert not room.processor.is_done
     room.sender.is_silent = False
     room.wait(0.01)
     room.work()
     room.wait(0.01)
-    assert room.desk.ledger.committable(0) == 2
-    assert (room.desk.close().deferred, room.desk.tally.handled) == (1, 1)
+    assert room.processor.steps[0].ledger.committable(0) == 2
+    assert (room.processor.close().deferred, room.processor.tally.handled) == ends
 
 
 def test_a_late_copy_holds_its_key_and_no_other():
@@ -86,7 +86,7 @@ def test_a_late_copy_holds_its_key_and_no_other():
     room.wait(0.02)
     room.admit((2, b"a"), (3, b"b"), (4, b"a"))
     assert room.work() == [3]
-    assert room.desk.scheduler.lanes_busy == 0
+    assert room.processor.lanes.busy == 0
     room.admit((5, b"a"), (6, None))
     assert room.work() == [6]
 
@@ -94,7 +94,7 @@ def test_a_late_copy_holds_its_key_and_no_other():
     room.wait(0.01)
     assert room.work() == [2, 4, 5]
     room.wait(0.01)
-    assert room.desk.close().handled == 6
+    assert room.processor.close().handled == 6
 
 
 def test_a_key_waits_for_the_last_of_its_late_copies():
@@ -114,7 +114,7 @@ def test_a_key_waits_for_the_last_of_its_late_copies():
         assert room.work() == []
     room.wait(0.01)
     assert room.work() == [2]
-    assert (room.desk.close().deferred, room.desk.tally.undelivered) == (2, 2)
+    assert (room.processor.close().deferred, room.processor.tally.undelivered) == (2, 2)
 
 
 def test_a_record_without_a_key_waits_for_nobody():
@@ -136,12 +136,12 @@ def test_what_is_dropped_while_its_key_waits_is_gone():
     room.admit((1, b"a"), (2, b"a"))
     assert room.work() == []
 
-    assert [record.offset for record in room.desk.scheduler.waiting()] == [1, 2]
-    assert room.desk.scheduler.drop(lambda record: True) == 2
+    assert [record.offset for record in room.processor.steps[0].scheduler.waiting()] == [1, 2]
+    assert room.processor.steps[0].scheduler.drop(lambda record: True) == 2
     room.sender.is_silent = False
     room.wait(0.01)
     assert room.work() == []
-    assert room.desk.is_done
+    assert room.processor.is_done
     room.admit((3, b"a"))
     assert room.work() == [3]
 
@@ -178,7 +178,7 @@ def test_copies_go_together_while_there_is_work():
 
     room.work()
     room.wait(0.01)
-    assert room.desk.close().deferred == 2
+    assert room.processor.close().deferred == 2
 
 
 def test_a_copy_that_is_repeated_is_the_same():
@@ -193,7 +193,7 @@ def test_a_copy_that_is_repeated_is_the_same():
     first, second = room.sender.sent
     assert first == second
     assert dict(first["headers"])["laneway-attempts"] == b"1"
-    assert room.desk.close().deferred == 1
+    assert room.processor.close().deferred == 1
 
 
 def test_copies_that_are_safe_leave_nothing_behind():
@@ -206,7 +206,7 @@ def test_copies_that_are_safe_leave_nothing_behind():
         room.work()
         room.wait(0.01)
         room.wait(0.01)
-        room.desk.close()
+        room.processor.close()
         kept = [found for found in gc.get_objects() if type(found).__name__ == "_Along"]
         assert len(kept) <= 1  # the outbox remembers the one that set out alone
     finally:

@@ -9,9 +9,9 @@ import pytest
 from laneway import Buffer, Message, Reject, Retry, Skip, Topic
 from laneway._core.call import Call
 from laneway._core.deferred_keys import DeferredKeys
-from laneway._core.desk import Desk
+from laneway._core.outcome import ERROR_TOPIC
+from laneway._core.processor import Processor
 from laneway._declare.record import Record
-from laneway._declare.retry import Defer, Park
 from laneway.errors import MessageTooLargeError, ProduceError
 from support.core import FakeClock, FakeSender, make_record, make_route
 
@@ -19,43 +19,43 @@ FIRST, SECOND, ERROR = "orders.billing.retry.1", "orders.billing.retry.2", "orde
 
 
 class Floor:
-    """The desk of one step, with a clock, a sender and a backlog."""
+    """The processor of one step, with a clock, a sender and a deferred."""
 
-    def __init__(self, function=None, *, step=0, backlog=None, answers=(), clock=None, **fields):
+    def __init__(self, function=None, *, step=0, deferred=None, answers=(), clock=None, **fields):
         self.clock, self.sender = clock or FakeClock(), FakeSender(answers)
-        self.backlog = DeferredKeys() if backlog is None else backlog
+        self.deferred = DeferredKeys() if deferred is None else deferred
         fields.setdefault("lanes", 4)
         fields.setdefault("retry", Retry.steps("5s", "1m", mode="ordered"))
         self.route = make_route(function, **fields).at_step("billing", step)
-        self.desk = Desk(
-            self.route,
+        self.processor = Processor(
+            [self.route],
             "billing",
             lanes=fields["lanes"],
             sender=self.sender,
             clock=self.clock,
-            backlog=self.backlog,
+            deferred=self.deferred,
             per_partition=1 if self.route.strict else None,
         )
         call = Call(self.route, self.clock)
         self.work = call.batch if self.route.is_batch else call.single
 
     def turn(self):
-        turn = self.desk.take()
+        turn = self.processor.take()
         if turn is None:
             return False
-        self.desk.settle(turn, self.work(turn))
+        self.processor.settle(turn, self.work(turn))
         return True
 
     def run(self, *records):
         """Work until nothing is left but what waits for a time."""
         if records:
-            self.desk.admit(records)
+            self.processor.admit(records)
         for _ in range(1000):
             if not self.turn():
-                if self.desk.is_done:
-                    return self.desk.close()
+                if self.processor.is_done:
+                    return self.processor.close()
                 self.clock.advance(0.1)
-                self.desk.tick()
+                self.processor.tick()
         raise AssertionError("it does not end")
 
     @property
@@ -65,12 +65,12 @@ class Floor:
 
 
 class Tower:
-    """All floors of a ladder over one backlog; what one writes to a retry topic the next reads after its delay."""
+    """All floors of a ladder over one deferred; what one writes to a retry topic the next reads after its delay."""
 
     def __init__(self, function, **fields):
-        self.clock, self.backlog = FakeClock(), DeferredKeys()
+        self.clock, self.deferred = FakeClock(), DeferredKeys()
         self.floors = [
-            Floor(function, step=step, clock=self.clock, backlog=self.backlog, **fields) for step in range(3)
+            Floor(function, step=step, clock=self.clock, deferred=self.deferred, **fields) for step in range(3)
         ]
 
     def deliver(self):
@@ -80,18 +80,18 @@ class Tower:
             for copy in copies:
                 for above in self.floors[1:]:
                     if copy["topic"] == above.route.topic.name:
-                        above.desk.admit([as_read(copy, above)])
+                        above.processor.admit([as_read(copy, above)])
 
     def run(self, *records):
-        self.floors[0].desk.admit(records)
+        self.floors[0].processor.admit(records)
         for _ in range(200):
             for floor in self.floors:
                 while floor.turn():
                     pass
-                floor.desk.tick()
+                floor.processor.tick()
             self.deliver()
             self.clock.advance(0.5)
-        return [floor.desk.close() for floor in self.floors]
+        return [floor.processor.close() for floor in self.floors]
 
 
 def as_read(copy, floor):
@@ -144,7 +144,7 @@ def test_later_records_of_a_key_go_behind_the_one_that_waits():
     assert sorted(seen) == [(0, 1), (2, 1), (3, 1), (5, 1)]
     assert floor.copies == [(FIRST, 0), (FIRST, 1), (FIRST, 4), (FIRST, 6)]
     assert (tally.handled, tally.deferred, tally.calls, tally.finished) == (3, 4, 4, 7)
-    assert (len(floor.backlog), floor.backlog.behind(0, b"a", 0)) == (1, 1)
+    assert (len(floor.deferred), floor.deferred.behind(0, b"a", 0)) == (1, 1)
 
 
 def test_a_record_without_a_key_never_waits():
@@ -154,7 +154,7 @@ def test_a_record_without_a_key_never_waits():
     floor.run(make_record(0, None), make_record(1, None), make_record(2, None))
 
     assert sorted(seen) == [(0, 1), (1, 1), (2, 1)]
-    assert (floor.copies, len(floor.backlog)) == ([(FIRST, 0)], 0)
+    assert (floor.copies, len(floor.deferred)) == ([(FIRST, 0)], 0)
 
 
 def test_a_follower_says_that_it_was_not_called():
@@ -168,10 +168,10 @@ def test_a_follower_says_that_it_was_not_called():
 
 
 def test_a_key_that_waits_already_is_not_called():
-    """The records of its past life are on the topics, and the backlog was loaded from them."""
-    backlog = DeferredKeys()
-    backlog.joined(0, b"a", 2)
-    floor = Floor(raising(AssertionError), backlog=backlog)
+    """The records of its past life are on the topics, and the deferred was loaded from them."""
+    deferred = DeferredKeys()
+    deferred.joined(0, b"a", 2)
+    floor = Floor(raising(AssertionError), deferred=deferred)
     tally = floor.run(make_record(0, b"a"), make_record(1, b"a"))
 
     assert floor.copies == [(SECOND, 0), (SECOND, 1)]
@@ -180,11 +180,11 @@ def test_a_key_that_waits_already_is_not_called():
 
 def test_on_a_step_only_higher_steps_count():
     """Those of its own step are in line with it."""
-    backlog, seen = DeferredKeys(), []
+    deferred, seen = DeferredKeys(), []
     for step in (1, 1, 1):
-        backlog.joined(0, b"a", step)
-    backlog.joined(0, b"b", 2)
-    floor = Floor(failing(seen=seen), step=1, backlog=backlog)
+        deferred.joined(0, b"a", step)
+    deferred.joined(0, b"b", 2)
+    floor = Floor(failing(seen=seen), step=1, deferred=deferred)
     floor.run(waiting(0, b"a"), waiting(1, b"b"), waiting(2, b"a"))
 
     assert seen == [(0, 2), (2, 2)]
@@ -218,27 +218,27 @@ each_or_many = pytest.mark.parametrize("pace", [0.0, 1e-9], ids=["one a turn", "
 @each_or_many
 def test_a_value_that_is_in_two_partitions_waits_in_one(pace):
     """Its records there go behind; those of the other partition are called, before them and after them."""
-    backlog, seen = DeferredKeys(), []
-    backlog.joined(1, "customer", 1)
-    floor = Floor(failing(seen=seen), backlog=backlog, order_by=by_customer)
-    floor.desk.pace = pace
+    deferred, seen = DeferredKeys(), []
+    deferred.joined(1, "customer", 1)
+    floor = Floor(failing(seen=seen), deferred=deferred, order_by=by_customer)
+    floor.processor.pace = pace
     tally = floor.run(*mixed(0, 0, 1, 0, 1, 1, 0, 2))
 
     assert seen == [(0, 1), (1, 1), (3, 1), (6, 1), (7, 1)]
     assert floor.copies == [(FIRST, 2), (FIRST, 4), (FIRST, 5)]
     assert [copy["partition"] for copy in floor.sender.acked] == [1, 1, 1]
-    assert (tally.handled, tally.deferred, len(backlog)) == (5, 3, 1)
+    assert (tally.handled, tally.deferred, len(deferred)) == (5, 3, 1)
 
 
 @each_or_many
 def test_a_value_waits_on_another_step_in_each_partition(pace):
     """Each record goes behind those of its own partition."""
-    backlog = DeferredKeys()
-    backlog.joined(0, "customer", 2)
-    backlog.joined(1, "customer", 1)
-    backlog.joined(2, "customer", 1)
-    floor = Floor(raising(AssertionError), backlog=backlog, order_by=by_customer)
-    floor.desk.pace = pace
+    deferred = DeferredKeys()
+    deferred.joined(0, "customer", 2)
+    deferred.joined(1, "customer", 1)
+    deferred.joined(2, "customer", 1)
+    floor = Floor(raising(AssertionError), deferred=deferred, order_by=by_customer)
+    floor.processor.pace = pace
     floor.run(*mixed(0, 1, 2, 0, 0, 1))
 
     assert floor.copies == [(SECOND, 0), (FIRST, 1), (FIRST, 2), (SECOND, 3), (SECOND, 4), (FIRST, 5)]
@@ -252,38 +252,42 @@ def test_a_value_that_fails_in_one_partition_waits_there_only():
 
     assert [call for call in seen if call[0] in (0, 2)] == [(0, 1), (0, 2), (2, 1)]
     assert (low.handled, low.deferred, high.handled) == (2, 2, 2)
-    assert len(tower.backlog) == 0
+    assert len(tower.deferred) == 0
 
 
 def test_a_copy_that_is_turned_back_leaves_its_own_partition():
     """Those behind the one that waits in another partition still queue."""
-    backlog, seen = DeferredKeys(), []
-    backlog.joined(0, "customer", 1)
-    floor = Floor(failing(0, seen=seen), backlog=backlog, order_by=by_customer, answers=[MessageTooLargeError("x")])
+    deferred, seen = DeferredKeys(), []
+    deferred.joined(0, "customer", 1)
+    floor = Floor(failing(0, seen=seen), deferred=deferred, order_by=by_customer, answers=[MessageTooLargeError("x")])
     floor.run(*mixed(1, 0, 1))
 
     assert seen == [(0, 1), (2, 1)]
     assert floor.copies == [(ERROR, 0), (FIRST, 1)]
-    assert (backlog.behind(0, "customer", 0), backlog.behind(1, "customer", 0)) == (1, None)
+    assert (deferred.behind(0, "customer", 0), deferred.behind(1, "customer", 0)) == (1, None)
 
 
 def test_what_is_left_of_a_turn_stays_in_line_and_is_taken_again():
     """Only those that share an answer are taken; none is lost, and none is counted as ready while they are out."""
-    backlog = DeferredKeys()
-    backlog.joined(1, "customer", 1)
-    floor = Floor(backlog=backlog, order_by=by_customer)
-    floor.desk.pace = 1e-9
+    deferred = DeferredKeys()
+    deferred.joined(1, "customer", 1)
+    floor = Floor(deferred=deferred, order_by=by_customer)
+    floor.processor.pace = 1e-9
     floor.sender.is_silent = True
-    floor.desk.admit(mixed(0, 0, 1, 1, 0))
-    turn = floor.desk.take()
+    floor.processor.admit(mixed(0, 0, 1, 1, 0))
+    turn = floor.processor.take()
     assert [[record.offset for record in queue.work()] for queue in turn] == [[0, 1]]
-    assert (floor.desk.scheduler.records, floor.desk.scheduler.ready) == (5, 0)
-    assert floor.desk.take() is None
+    assert (floor.processor.steps[0].scheduler.records, floor.processor.steps[0].scheduler.ready) == (5, 0)
+    assert floor.processor.take() is None
 
-    floor.desk.settle(turn, floor.work(turn))
-    assert (floor.desk.scheduler.records, floor.desk.scheduler.ready) == (3, 3)
-    assert floor.desk.take() is None
-    assert (floor.desk.scheduler.lanes_busy, floor.desk.ledger.outstanding, floor.desk.can_start) == (0, 3, False)
+    floor.processor.settle(turn, floor.work(turn))
+    assert (floor.processor.steps[0].scheduler.records, floor.processor.steps[0].scheduler.ready) == (3, 3)
+    assert floor.processor.take() is None
+    assert (floor.processor.lanes.busy, floor.processor.steps[0].ledger.outstanding, floor.processor.can_start) == (
+        0,
+        3,
+        False,
+    )
     floor.sender.is_silent = False
     floor.run()
     assert floor.copies == [(FIRST, 2), (FIRST, 3)]
@@ -291,10 +295,10 @@ def test_what_is_left_of_a_turn_stays_in_line_and_is_taken_again():
 
 def test_a_batch_takes_the_records_of_a_value_up_to_the_first_that_waits():
     """The ones behind it come in a later batch, with nothing of another partition left out."""
-    backlog, seen = DeferredKeys(), []
-    backlog.joined(1, "customer", 1)
-    floor = Floor(marking({}, seen), backlog=backlog, kind="batch", size=8, order_by=by_customer)
-    floor.desk.is_closing = True
+    deferred, seen = DeferredKeys(), []
+    deferred.joined(1, "customer", 1)
+    floor = Floor(marking({}, seen), deferred=deferred, kind="batch", size=8, order_by=by_customer)
+    floor.processor.is_closing = True
     tally = floor.run(*mixed(0, 0, 1, 0, 0))
 
     assert seen == [[(0, 1), (1, 1)], [(3, 1), (4, 1)]]
@@ -305,10 +309,10 @@ def test_a_batch_takes_the_records_of_a_value_up_to_the_first_that_waits():
 @each_or_many
 def test_records_that_are_read_again_run_where_they_are_in_each_partition(pace):
     """Those older than all that wait in their partition are called, the others go behind."""
-    backlog, seen = DeferredKeys(), []
-    backlog.load([waiting(1), waiting(5, partition=1)], 1, by_customer, "orders")
-    floor = Floor(failing(seen=seen), backlog=backlog, order_by=by_customer)
-    floor.desk.pace = pace
+    deferred, seen = DeferredKeys(), []
+    deferred.load([waiting(1), waiting(5, partition=1)], 1, by_customer, "orders")
+    floor = Floor(failing(seen=seen), deferred=deferred, order_by=by_customer)
+    floor.processor.pace = pace
     floor.run(*mixed(0, 0, 1, 1, 0, 1, 1))
 
     assert seen == [(0, 1), (2, 1), (3, 1)]
@@ -317,11 +321,11 @@ def test_records_that_are_read_again_run_where_they_are_in_each_partition(pace):
 
 def test_a_partition_that_is_forgotten_holds_nobody_up():
     """Given back with nothing waiting, its keys are called at once; what ends late there changes nothing."""
-    backlog, seen = DeferredKeys(), []
-    backlog.joined(0, b"k", 1)
-    backlog.joined(1, b"k", 1)
-    floor = Floor(failing(seen=seen), backlog=backlog)
-    backlog.forget(1)
+    deferred, seen = DeferredKeys(), []
+    deferred.joined(0, b"k", 1)
+    deferred.joined(1, b"k", 1)
+    floor = Floor(failing(seen=seen), deferred=deferred)
+    deferred.forget(1)
     floor.run(make_record(0, partition=0), make_record(1, partition=1))
 
     assert seen == [(1, 1)]
@@ -330,15 +334,15 @@ def test_a_partition_that_is_forgotten_holds_nobody_up():
 
 def test_a_copy_is_where_it_was_read_whatever_it_says():
     """Once on a step, it leaves the partition it was read from, and goes up in that one."""
-    backlog = DeferredKeys()
-    backlog.joined(1, b"k", 1)
-    floor = Floor(raising(ValueError()), step=1, backlog=backlog)
+    deferred = DeferredKeys()
+    deferred.joined(1, b"k", 1)
+    floor = Floor(raising(ValueError()), step=1, deferred=deferred)
     record = waiting(0, partition=1)
     record.headers = [(name, b"5" if name == "laneway-origin-partition" else value) for name, value in record.headers]
     floor.run(record)
 
     assert [copy["partition"] for copy in floor.sender.acked] == [1]
-    assert (backlog.behind(1, b"k", 0), backlog.behind(1, b"k", 1), len(backlog)) == (2, 2, 1)
+    assert (deferred.behind(1, b"k", 0), deferred.behind(1, b"k", 1), len(deferred)) == (2, 2, 1)
 
 
 def test_without_order_nobody_waits():
@@ -348,15 +352,15 @@ def test_without_order_nobody_waits():
     floor.run(make_record(0), make_record(1))
 
     assert sorted(seen) == [(0, 1), (1, 1)]
-    assert len(floor.backlog) == 0
+    assert len(floor.deferred) == 0
 
 
 @pytest.mark.parametrize("mode", ["unordered", "blocking"])
 def test_a_backlog_is_for_park_mode_only(mode):
     """In another mode a key goes on, whatever waits."""
-    backlog, seen = DeferredKeys(), []
-    backlog.joined(0, b"k", 1)
-    floor = Floor(failing(seen=seen), backlog=backlog, retry=Retry.steps("5s", "1m", mode=mode))
+    deferred, seen = DeferredKeys(), []
+    deferred.joined(0, b"k", 1)
+    floor = Floor(failing(seen=seen), deferred=deferred, retry=Retry.steps("5s", "1m", mode=mode))
     floor.run(make_record(0))
 
     assert seen == [(0, 1)]
@@ -366,21 +370,21 @@ def test_a_key_is_out_until_its_copies_are_safe():
     """The record behind is not even copied before: its copy could come to the topic first."""
     floor = Floor(failing(0))
     floor.sender.is_silent = True
-    floor.desk.admit([make_record(0), make_record(1)])
+    floor.processor.admit([make_record(0), make_record(1)])
     floor.turn()
-    assert floor.desk.take() is None
+    assert floor.processor.take() is None
     assert len(floor.sender.sent) == 1
-    assert floor.desk.ledger.committable(0) == 0
+    assert floor.processor.steps[0].ledger.committable(0) == 0
 
     floor.sender.is_silent = False
-    floor.desk.tick()
+    floor.processor.tick()
     floor.sender.is_silent = True
-    assert floor.desk.ledger.committable(0) == 1
-    assert floor.desk.take() is None
+    assert floor.processor.steps[0].ledger.committable(0) == 1
+    assert floor.processor.take() is None
     assert len(floor.sender.sent) == 2
-    floor.desk.tick()
-    assert floor.desk.ledger.committable(0) == 1
-    assert not floor.desk.is_done
+    floor.processor.tick()
+    assert floor.processor.steps[0].ledger.committable(0) == 1
+    assert not floor.processor.is_done
 
 
 def test_a_key_is_free_when_its_last_record_has_ended():
@@ -389,7 +393,7 @@ def test_a_key_is_free_when_its_last_record_has_ended():
     tower = Tower(failing(0, times=1, seen=seen))
     first, second, _ = tower.run(make_record(0), make_record(1))
     assert seen == [(0, 1), (0, 2), (1, 1)]
-    assert (first.deferred, second.handled, len(tower.backlog)) == (2, 2, 0)
+    assert (first.deferred, second.handled, len(tower.deferred)) == (2, 2, 0)
 
     tower.run(make_record(2))
     assert seen[3:] == [(2, 1)]
@@ -408,7 +412,7 @@ def test_a_record_climbs_to_the_error_topic(attempts):
     assert [tally.deferred for tally in tallies] == [3, 3, 0]
     assert [tally.parked for tally in tallies] == [0, 0, 1]
     assert [tally.retried for tally in tallies] == [attempts - 1] * 3
-    assert len(tower.backlog) == 0
+    assert len(tower.deferred) == 0
 
 
 def test_keys_climb_on_their_own():
@@ -434,35 +438,35 @@ def test_keys_climb_on_their_own():
 )
 def test_a_record_leaves_its_step_when_it_has_ended(function, ends):
     """However it ends, and not before that is durable."""
-    backlog = DeferredKeys()
-    backlog.joined(0, b"k", 2)
-    floor = Floor(function, step=2, backlog=backlog)
+    deferred = DeferredKeys()
+    deferred.joined(0, b"k", 2)
+    floor = Floor(function, step=2, deferred=deferred)
     floor.sender.is_silent = True
-    floor.desk.admit([waiting(0, step=2, calls=2)])
+    floor.processor.admit([waiting(0, step=2, calls=2)])
     floor.turn()
-    floor.desk.tick()
-    is_safe = floor.desk.ledger.outstanding == 0
-    assert (backlog.behind(0, b"k", 0) is None) == is_safe
+    floor.processor.tick()
+    is_safe = floor.processor.steps[0].ledger.outstanding == 0
+    assert (deferred.behind(0, b"k", 0) is None) == is_safe
 
     floor.sender.is_silent = False
     tally = floor.run()
     assert getattr(tally, ends) == 1
-    assert len(backlog) == 0
+    assert len(deferred) == 0
 
 
 def test_a_record_that_goes_up_is_never_off_the_backlog():
     """It has joined the next step before it leaves its own, and its own until the copy is safe."""
-    backlog = DeferredKeys()
-    backlog.joined(0, b"k", 1)
-    floor = Floor(raising(ValueError()), step=1, backlog=backlog, answers=[ProduceError("down")])
-    floor.desk.admit([waiting(0)])
+    deferred = DeferredKeys()
+    deferred.joined(0, b"k", 1)
+    floor = Floor(raising(ValueError()), step=1, deferred=deferred, answers=[ProduceError("down")])
+    floor.processor.admit([waiting(0)])
     floor.turn()
-    assert (backlog.behind(0, b"k", 0), backlog.behind(0, b"k", 1)) == (1, 2)
-    floor.desk.tick()
-    assert (backlog.behind(0, b"k", 0), backlog.behind(0, b"k", 1)) == (1, 2)
+    assert (deferred.behind(0, b"k", 0), deferred.behind(0, b"k", 1)) == (1, 2)
+    floor.processor.tick()
+    assert (deferred.behind(0, b"k", 0), deferred.behind(0, b"k", 1)) == (1, 2)
 
     floor.run()
-    assert (backlog.behind(0, b"k", 0), backlog.behind(0, b"k", 1)) == (2, 2)
+    assert (deferred.behind(0, b"k", 0), deferred.behind(0, b"k", 1)) == (2, 2)
 
 
 def test_a_copy_may_be_dealt_with_before_its_acknowledgement_is_here():
@@ -471,16 +475,16 @@ def test_a_copy_may_be_dealt_with_before_its_acknowledgement_is_here():
     tower = Tower(failing(0, times=1, seen=seen))
     low, high, _ = tower.floors
     low.sender.is_silent = True
-    low.desk.admit([make_record(0)])
+    low.processor.admit([make_record(0)])
     low.turn()
     (copy,) = low.sender.sent
-    high.desk.admit([as_read(copy, high)])
+    high.processor.admit([as_read(copy, high)])
     high.turn()
-    assert (seen, len(tower.backlog)) == ([(0, 1), (0, 2)], 0)
+    assert (seen, len(tower.deferred)) == ([(0, 1), (0, 2)], 0)
 
     low.sender.is_silent = False
-    low.desk.tick()
-    assert len(tower.backlog) == 0
+    low.processor.tick()
+    assert len(tower.deferred) == 0
 
 
 def test_what_is_too_large_for_a_retry_topic_holds_nobody_up():
@@ -490,20 +494,20 @@ def test_what_is_too_large_for_a_retry_topic_holds_nobody_up():
     tally = floor.run(make_record(0), make_record(1))
 
     assert seen == [(0, 1), (1, 1)]
-    assert (floor.copies, tally.parked, len(floor.backlog)) == ([(ERROR, 0)], 1, 0)
+    assert (floor.copies, tally.parked, len(floor.deferred)) == ([(ERROR, 0)], 1, 0)
 
 
 def test_a_turn_that_only_goes_behind_takes_no_lane():
     """With one lane for each partition, the keys that may run are called in the same moment."""
-    backlog, seen = DeferredKeys(), []
-    backlog.joined(0, b"a", 1)
-    floor = Floor(failing(seen=seen), backlog=backlog, strict=True)
+    deferred, seen = DeferredKeys(), []
+    deferred.joined(0, b"a", 1)
+    floor = Floor(failing(seen=seen), deferred=deferred, strict=True)
     floor.sender.is_silent = True
-    floor.desk.admit([make_record(0, b"a"), make_record(1, b"b"), make_record(2, b"a")])
+    floor.processor.admit([make_record(0, b"a"), make_record(1, b"b"), make_record(2, b"a")])
 
     assert floor.turn()
     assert seen == [(1, 1)]
-    assert floor.desk.scheduler.lanes_busy == 0
+    assert floor.processor.lanes.busy == 0
     floor.sender.is_silent = False
     floor.run()
     assert floor.copies == [(FIRST, 0), (FIRST, 2)]
@@ -511,18 +515,18 @@ def test_a_turn_that_only_goes_behind_takes_no_lane():
 
 def test_followers_on_their_way_take_room():
     """They are in memory until they are safe."""
-    backlog = DeferredKeys()
-    backlog.joined(0, b"k", 1)
-    floor = Floor(backlog=backlog, buffer=Buffer(2))
+    deferred = DeferredKeys()
+    deferred.joined(0, b"k", 1)
+    floor = Floor(deferred=deferred, buffer=Buffer(2))
     floor.sender.is_silent = True
-    floor.desk.admit([make_record(0), make_record(1)])
-    floor.desk.take()
-    floor.desk.tick()
+    floor.processor.admit([make_record(0), make_record(1)])
+    floor.processor.take()
+    floor.processor.tick()
 
-    assert floor.desk.room == 0
+    assert floor.processor.room == 0
     floor.sender.is_silent = False
     floor.run()
-    assert floor.desk.room == 2
+    assert floor.processor.room == 2
 
 
 def marking(fates, seen):
@@ -541,10 +545,10 @@ def marking(fates, seen):
 
 def test_a_batch_goes_without_the_keys_that_wait():
     """They go behind, the others are called at once, however few they are."""
-    backlog, seen = DeferredKeys(), []
-    backlog.joined(0, b"a", 1)
-    floor = Floor(marking({}, seen), backlog=backlog, kind="batch", size=4)
-    floor.desk.is_closing = True
+    deferred, seen = DeferredKeys(), []
+    deferred.joined(0, b"a", 1)
+    floor = Floor(marking({}, seen), deferred=deferred, kind="batch", size=4)
+    floor.processor.is_closing = True
     tally = floor.run(*(make_record(offset, key) for offset, key in enumerate([b"a", b"b", None, b"a"])))
 
     assert seen == [[(1, 1), (2, 1)]]
@@ -554,24 +558,24 @@ def test_a_batch_goes_without_the_keys_that_wait():
 
 def test_a_batch_that_goes_behind_as_a_whole_wakes_nobody():
     """Once, the moment when it was due stayed the next one to wake up at, and the runner never slept again."""
-    backlog = DeferredKeys()
-    backlog.joined(0, b"a", 1)
-    floor = Floor(backlog=backlog, kind="batch", size=4, within=timedelta(seconds=2))
+    deferred = DeferredKeys()
+    deferred.joined(0, b"a", 1)
+    floor = Floor(deferred=deferred, kind="batch", size=4, within=timedelta(seconds=2))
     floor.sender.is_silent = True
-    floor.desk.admit([make_record(0, b"a")])
-    assert floor.desk.take() is None
+    floor.processor.admit([make_record(0, b"a")])
+    assert floor.processor.take() is None
     floor.clock.advance(2)
 
-    assert floor.desk.take() is None
+    assert floor.processor.take() is None
     assert len(floor.sender.sent) == 1
-    assert floor.desk.next_wake is None
+    assert floor.processor.next_wake is None
 
 
 def test_a_member_that_waits_is_followed_by_the_later_ones_of_its_key():
     """In the same batch they count as handled before it; after that they queue."""
     seen = []
     floor = Floor(marking({0: ("retry", 9)}, seen), kind="batch", size=2)
-    floor.desk.is_closing = True
+    floor.processor.is_closing = True
     tally = floor.run(*(make_record(offset) for offset in range(4)))
 
     assert seen == [[(0, 1), (1, 1)]]
@@ -584,8 +588,8 @@ def test_a_member_that_was_to_be_tried_again_keeps_its_calls_when_it_goes_behind
     seen = []
     retry = Retry.steps("5s", "1m", mode="ordered", attempts=2, backoff="1s", jitter=0)
     floor = Floor(marking({0: ("retry", 9), 1: ("retry", 9)}, seen), kind="batch", size=2, retry=retry)
-    floor.desk.is_closing = True
-    floor.desk.admit([make_record(0)])
+    floor.processor.is_closing = True
+    floor.processor.admit([make_record(0)])
     floor.turn()
     tally = floor.run(make_record(1))
     told = [dict(copy["headers"])["laneway-attempts"] for copy in floor.sender.acked]
@@ -605,10 +609,10 @@ def test_members_are_judged_by_their_calls_on_this_step():
         raise ValueError("planted")
 
     floor = Floor(handle, step=1, kind="batch", size=2, retry=retry)
-    floor.desk.is_closing = True
-    floor.desk.admit([waiting(0, calls=1)])
+    floor.processor.is_closing = True
+    floor.processor.admit([waiting(0, calls=1)])
     floor.turn()
-    floor.desk.admit([waiting(1, calls=2)])
+    floor.processor.admit([waiting(1, calls=2)])
     tally = floor.run()
 
     assert seen == [[(0, 2)], [(0, 3), (1, 3)], [(1, 4)]]
@@ -629,11 +633,11 @@ def test_the_newest_record_waits_for_those_that_it_supersedes():
     """They are finished when its copy is safe; those that come later queue behind it."""
     seen = []
     floor = Floor(unique(seen, fails={2}), kind="unique", size=3)
-    floor.desk.is_closing = True
-    floor.desk.admit([make_record(offset) for offset in range(3)])
+    floor.processor.is_closing = True
+    floor.processor.admit([make_record(offset) for offset in range(3)])
     floor.sender.is_silent = True
     floor.turn()
-    assert floor.desk.ledger.outstanding == 3
+    assert floor.processor.steps[0].ledger.outstanding == 3
 
     floor.sender.is_silent = False
     tally = floor.run(make_record(3), make_record(4))
@@ -644,15 +648,15 @@ def test_the_newest_record_waits_for_those_that_it_supersedes():
 
 def test_superseded_records_leave_their_step():
     """On the retry topic the newest one that queued supersedes the others."""
-    backlog, seen = DeferredKeys(), []
+    deferred, seen = DeferredKeys(), []
     for _ in range(3):
-        backlog.joined(0, b"k", 1)
-    floor = Floor(unique(seen), step=1, backlog=backlog, kind="unique", size=3)
-    floor.desk.is_closing = True
+        deferred.joined(0, b"k", 1)
+    floor = Floor(unique(seen), step=1, deferred=deferred, kind="unique", size=3)
+    floor.processor.is_closing = True
     tally = floor.run(*(waiting(offset) for offset in range(3)))
 
     assert seen == [[2]]
-    assert (tally.superseded, tally.handled, len(backlog)) == (2, 1, 0)
+    assert (tally.superseded, tally.handled, len(deferred)) == (2, 1, 0)
 
 
 def test_a_record_comes_back_as_it_was():
@@ -701,22 +705,22 @@ def test_the_rows_of_a_table_climb_too():
     records = [waiting(0, calls=2), waiting(1, calls=1)]
     for record in records:
         record.attempt = 2
-        floor.desk.ledger.see(0, [record.offset])
-    floor.desk.copy_all(records, ValueError("planted"), Defer(2))
-    floor.desk.tick()
+        floor.processor.steps[0].ledger.see(0, [record.offset])
+    floor.processor.copy_rows(records, ValueError("planted"), 2)
+    floor.processor.tick()
     told = [dict(copy["headers"])["laneway-attempts"] for copy in floor.sender.acked]
 
     assert (floor.copies, told) == ([(SECOND, 0), (SECOND, 1)], [b"4", b"3"])
-    assert floor.desk.close().deferred == 2
+    assert floor.processor.close().deferred == 2
 
 
 def test_rows_that_are_parked_from_a_step_know_their_origin():
     """As single records do."""
     floor = Floor(kind="columnar", step=2, retry=Retry.steps("5s", "1m"))
     record = waiting(7, step=2, calls=2)
-    floor.desk.ledger.see(0, [record.offset])
-    floor.desk.copy_all([record], ValueError("planted"), Park())
-    floor.desk.tick()
+    floor.processor.steps[0].ledger.see(0, [record.offset])
+    floor.processor.copy_rows([record], ValueError("planted"), ERROR_TOPIC)
+    floor.processor.tick()
 
     assert floor.copies == [(ERROR, 7)]
-    assert floor.desk.close().parked == 1
+    assert floor.processor.close().parked == 1

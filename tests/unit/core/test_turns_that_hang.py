@@ -6,26 +6,26 @@ import pytest
 
 from laneway import Breaker, Message, Reject, Retry, Skip, Topic
 from laneway._core.call import Call
-from laneway._core.desk import Desk
+from laneway._core.processor import Processor
 from support.core import FakeClock, FakeSender, make_records, make_route
 
 OUT = Topic("out")
 
 
 class Scene:
-    """A desk of two lanes, records of ten keys, and a handler that does in one call what a test puts into `hook`."""
+    """Two lanes, records of ten keys, and a handler that does in one call what a test puts into `hook`."""
 
     def __init__(self, hung, *, records=20, answer=None, **fields):
         self.clock, self.sender, self.calls = FakeClock(), FakeSender(), []
         self.hook, self.hung, self.answer = lambda: None, hung, answer or (lambda record: None)
         route = make_route(self.handle, lanes=2, **fields)
-        self.desk = Desk(
-            route, "billing", lanes=2, sender=self.sender, clock=self.clock, per_partition=2 if route.strict else None
+        self.processor = Processor(
+            [route], "billing", lanes=2, sender=self.sender, clock=self.clock, per_partition=2 if route.strict else None
         )
         self.call = Call(route, self.clock)
-        self.desk.relief.ask = self.call.relieve
-        self.desk.pace = 1e-9  # as fast as handlers are, so that a turn holds everything
-        self.desk.admit(make_records(records, keys=10))
+        self.processor.call = self.call
+        self.processor.pace = 1e-9  # as fast as handlers are, so that a turn holds everything
+        self.processor.admit(make_records(records, keys=10))
 
     def handle(self, record):
         self.calls.append(record.offset)
@@ -35,20 +35,20 @@ class Scene:
         return self.answer(record)
 
     def turn(self):
-        turn = self.desk.take()
+        turn = self.processor.take()
         if turn is not None:
-            self.desk.settle(turn, self.call.single(turn))
+            self.processor.settle(turn, self.call.single(turn))
         return turn is not None
 
     def wait(self, seconds):
         self.clock.advance(seconds)
-        self.desk.tick()
+        self.processor.tick()
 
     def end(self):
         for _ in range(100):
             if not self.turn():
-                if self.desk.is_done:
-                    return self.desk.close()
+                if self.processor.is_done:
+                    return self.processor.close()
                 self.wait(0.1)
         raise AssertionError("it does not end")
 
@@ -75,7 +75,7 @@ def test_everything_but_the_key_that_hangs_goes_on(hung, strict):
             while scene.turn():
                 pass
             scene.wait(0.01)
-        seen.extend((sorted(scene.calls), scene.desk.ledger.unfinished(0)))
+        seen.extend((sorted(scene.calls), scene.processor.steps[0].ledger.unfinished(0)))
 
     scene.hook = meanwhile
     tally = scene.end()
@@ -91,7 +91,7 @@ def test_everything_but_the_key_that_hangs_goes_on(hung, strict):
 def test_a_turn_that_is_quick_is_left_alone():
     """It is not asked for anything before its time."""
     scene = Scene(3)
-    scene.desk.relief.ask = None
+    scene.processor.call = None
     scene.hook = lambda: scene.wait(0.05)
     assert scene.end().handled == 20
 
@@ -99,13 +99,13 @@ def test_a_turn_that_is_quick_is_left_alone():
 def test_a_turn_that_no_lane_has_come_to_is_asked_again():
     """A lane's thread may be late; nothing spins meanwhile."""
     scene = Scene(3)
-    turn = scene.desk.take()
-    assert scene.desk.next_wake == pytest.approx(scene.clock.monotonic() + 0.1)
+    turn = scene.processor.take()
+    assert scene.processor.next_wake == pytest.approx(scene.clock.monotonic() + 0.1)
     scene.wait(0.1)
-    assert (len(turn), scene.desk.scheduler.ready) == (10, 0)
-    assert scene.desk.next_wake == pytest.approx(scene.clock.monotonic() + 0.1)
+    assert (len(turn), scene.processor.steps[0].scheduler.ready) == (10, 0)
+    assert scene.processor.next_wake == pytest.approx(scene.clock.monotonic() + 0.1)
     scene.hook = lambda: scene.wait(0.1)
-    scene.desk.settle(turn, scene.call.single(turn))
+    scene.processor.settle(turn, scene.call.single(turn))
     assert scene.end().handled == 20
 
 
@@ -115,7 +115,7 @@ def test_what_a_part_says_is_said_once():
 
     def meanwhile():
         scene.wait(0.2)
-        assert scene.desk.next_wake is None
+        assert scene.processor.next_wake is None
         scene.wait(0.2)
 
     scene.hook = meanwhile
@@ -148,8 +148,8 @@ def test_what_was_settled_early_counts_for_the_breaker():
 
     scene = Scene(9, records=10, answer=answer, breaker=Breaker(2, "1s", "1s"), retry=Retry(attempts=3, backoff="0s"))
     scene.hook = lambda: scene.wait(0.2)
-    scene.desk.gate._state.failures = 1
+    scene.processor.breaker._state.failures = 1
     assert scene.turn()
     assert failed == [9]
-    assert not scene.desk.gate.is_open
-    assert scene.desk.tally.handled == 9
+    assert not scene.processor.breaker.is_open
+    assert scene.processor.tally.handled == 9

@@ -1,0 +1,225 @@
+"""What follows from what happened: pure functions from reports and deliveries to outcomes."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from laneway._core.messages import ErrorCopy, ReplyMessage
+from laneway._core.outcome import ERROR_TOPIC, AwaitAck, Copy, RetryAt
+from laneway._declare.breaker import is_failure
+from laneway._declare.retry import Defer, TryAgain, judge
+from laneway.errors import MessageTooLargeError, RetryAfter, TimestampRefusedError, Unacknowledged
+
+if TYPE_CHECKING:
+    from laneway._core.headers import Reduction
+    from laneway._core.messages import PendingMessage
+    from laneway._core.outcome import Outcome
+    from laneway._core.scheduler import KeyQueue
+    from laneway._core.turn import TurnReport
+    from laneway._declare.handler import HandlerSpec
+    from laneway._declare.record import Record
+    from laneway._declare.retry import Verdict
+
+__all__ = ["Decision", "Fate", "KeyDecision", "decide", "follow", "is_hopeless", "resolve"]
+
+_first = itemgetter(0)
+
+
+class KeyDecision(NamedTuple):
+    """What becomes of one key of a turn."""
+
+    at: int
+    """Index of its queue in the turn."""
+    over: int | list[Record[Any]]
+    """How many of the taken records leave the queue; for a batch, which of them stay."""
+    outcomes: list[Outcome]
+
+
+class Decision(NamedTuple):
+    """What becomes of a turn. Keys that are not named advance as far as the report says, and continue."""
+
+    keys: list[KeyDecision]
+    given_back: int
+    """Failures that do not count, because of an outage: their records wait as if they had not been called."""
+
+
+def decide(
+    turn: list[KeyQueue[Record[Any]]], report: TurnReport, spec: HandlerSpec, *, now: float, is_outage: bool
+) -> Decision:
+    """What follows for the keys of a turn in which something failed.
+
+    Args:
+        turn: the queues.
+        report: what happened.
+        spec: the handler, on the step where the records were read.
+        now: the time, by the clock of the retries.
+        is_outage: the breaker has opened or stays open: failures of the handler are no fault of their records.
+    """
+    if not report.failures:
+        return _decide_batch(turn, report, spec, now, is_outage=is_outage)
+    keys, given_back = [], 0
+    for index, (record, error) in sorted(report.failures.items(), key=_first):
+        if is_outage and is_failure(error, spec.retry):
+            given_back += 1
+            continue
+        done = report.done[index] if index < len(report.done) else 0
+        outcome = follow(record, error, spec, now=now)
+        keys.append(KeyDecision(index, done + isinstance(outcome, Copy), [outcome]))
+    return Decision(keys, given_back)
+
+
+def follow(
+    record: Record[Any], error: Exception, spec: HandlerSpec, *, now: float, has_key: bool = True
+) -> AwaitAck | Copy | RetryAt:
+    """What follows for one record that failed.
+
+    Args:
+        record: the record.
+        error: why.
+        spec: the handler, on the step where it was read.
+        now: the time.
+        has_key: whether its key waits for it; if not, it cannot be tried again in its place.
+    """
+    if isinstance(error, Unacknowledged):
+        return AwaitAck(record, error.ack)  # type: ignore[arg-type]  # errors know no rooms above them
+    verdict = judge(error, record.attempt - record.before, spec.retry, spec.step)
+    if isinstance(verdict, TryAgain) and has_key:
+        return _retry(record, error, verdict, now)
+    step = verdict.step if isinstance(verdict, Defer) else ERROR_TOPIC
+    # Where later records of a key overtake those on a retry topic, nothing is won by a key that waits for the copy.
+    return Copy(record, step, error, holds_key=has_key and (step == ERROR_TOPIC or spec.parks_behind))
+
+
+def _retry(record: Record[Any], error: Exception, verdict: TryAgain, now: float) -> RetryAt:
+    pause = verdict.pause.total_seconds()
+    return RetryAt(record, now + pause, pause, error)
+
+
+def _decide_batch(
+    turn: list[KeyQueue[Record[Any]]], report: TurnReport, spec: HandlerSpec, now: float, *, is_outage: bool
+) -> Decision:
+    """Members of a batch failed: each is judged for itself, and those that are tried again are so together."""
+    back, failed = report.back, report.members
+    if is_outage:
+        kept = {id(record) for _, record, error in failed if is_failure(error, spec.retry)}
+        failed = [member for member in failed if id(member[1]) not in kept]
+        back = back | kept
+    errors: dict[int, dict[int, Exception]] = {}
+    for index, record, error in failed:
+        errors.setdefault(index, {})[id(record)] = error
+    verdicts: dict[tuple[int, int], Verdict] = {}
+    keys = []
+    for index, queue in enumerate(turn):
+        found, work = errors.get(index, {}), queue.work()
+        if not found and back.isdisjoint(map(id, work)):
+            continue
+        # In the order of the key: that of the members has those first that cannot be decoded.
+        judged = _judged([(record, found[id(record)]) for record in work if id(record) in found], spec, verdicts)
+        outcomes: list[Outcome] = []
+        stays = set(back)
+        for record, error, verdict in judged:
+            if isinstance(verdict, TryAgain):
+                outcomes.append(_retry(record, error, verdict, now))
+                stays.add(id(record))
+            else:
+                step = verdict.step if isinstance(verdict, Defer) else ERROR_TOPIC
+                outcomes.append(Copy(record, step, error, superseded=report.older_than([record])))
+        left = [record for record in work if id(record) in stays]
+        # In the order of the key. What a record supersedes waits with it.
+        over = [old for new in left for old in (*report.older_than([new]), new)] if left else queue.taken
+        keys.append(KeyDecision(index, over, outcomes))
+    return Decision(keys, len(report.members) - len(failed))
+
+
+def _judged(
+    failed: list[tuple[Record[Any], Exception]], spec: HandlerSpec, verdicts: dict[tuple[int, int], Verdict]
+) -> list[tuple[Record[Any], Exception, Verdict]]:
+    judged = []
+    for record, error in failed:
+        # One verdict for the same error and calls: a random pause each would tear the batch apart.
+        name = (id(error), record.attempt - record.before)
+        if name not in verdicts:
+            verdicts[name] = judge(error, name[1], spec.retry, spec.step)
+        judged.append((record, error, verdicts[name]))
+    return _in_order(judged, spec) if spec.parks_behind else judged
+
+
+def _in_order(
+    judged: list[tuple[Record[Any], Exception, Verdict]], spec: HandlerSpec
+) -> list[tuple[Record[Any], Exception, Verdict]]:
+    """Keep the order of a key whose later records queue behind earlier ones, when their handler asks for delays.
+
+    No record may go to a higher step than an earlier one of its partition, or to any step while an earlier one waits
+    in place: it would be called before it. So the earlier one goes as high, or the later one waits too.
+    """
+    waits: dict[int, TryAgain] = {}
+    highest: dict[int, int] = {}
+    for at, (record, error, verdict) in enumerate(judged):
+        earlier = waits.get(record.partition)
+        if isinstance(verdict, TryAgain):
+            waits[record.partition] = verdict
+        elif isinstance(verdict, Defer) and earlier is not None:
+            asked = spec.retry.delays[verdict.step - 1] if isinstance(error, RetryAfter) else earlier.pause
+            judged[at] = (record, error, TryAgain(max(earlier.pause, asked)))
+    for at, (record, error, verdict) in reversed(list(enumerate(judged))):
+        if isinstance(verdict, Defer):
+            step = highest[record.partition] = max(verdict.step, highest.get(record.partition, 0))
+            judged[at] = (record, error, Defer(step))
+    return judged
+
+
+class Fate(Enum):
+    """What follows for a message from the answer to it."""
+
+    ARRIVED = auto()
+    REPEAT = auto()
+    """Send it again after a pause."""
+    REPLACE = auto()
+    """Send a smaller copy at once."""
+    WAIT = auto()
+    """There is nothing smaller: send the copy again after a pause; a limit may have been raised."""
+    GIVE_UP = auto()
+    """It can never be delivered: its records are parked."""
+
+
+def is_hopeless(error: Any) -> bool:
+    """Whether repeating the same message cannot help."""
+    return isinstance(error, (MessageTooLargeError, TypeError, ValueError))
+
+
+def resolve(  # noqa: PLR0911 - a table
+    message: PendingMessage, error: Exception | None, *, waits: bool, headers_size: int
+) -> tuple[Fate, Reduction]:
+    """What follows for a message from the answer to it, and what a copy that replaces it leaves out.
+
+    The trace is what laneway added to a parked copy; without it the copy is hardly larger than the record was. Where
+    even that does not fit, the whole copy is tried again and again, each time followed by the one without the trace.
+    Or, if that is asked for, a reference goes out that says where the record is.
+
+    Args:
+        message: what was sent.
+        error: why it was not delivered; None when it was.
+        waits: whether a copy that does not fit waits until it does.
+        headers_size: bytes of the record's own headers.
+    """
+    if error is None:
+        return Fate.ARRIVED, ""
+    if not isinstance(message, ErrorCopy):
+        gives_up = is_hopeless(error) or (
+            isinstance(message, ReplyMessage) and isinstance(error, TimestampRefusedError)
+        )
+        # What is too large for a retry topic is parked: a copy without its value could not be handled later.
+        return (Fate.GIVE_UP if gives_up else Fate.REPEAT), ""
+    reduced, is_too_large = message.reduced, isinstance(error, MessageTooLargeError)
+    if not is_hopeless(error):
+        return Fate.REPEAT, reduced
+    if reduced == "":
+        return Fate.REPLACE, "trace"
+    if is_too_large and waits:
+        return Fate.WAIT, ""
+    if reduced == "trace":
+        # What no client takes may be in a header that an interceptor has made.
+        return Fate.REPLACE, headers_size if is_too_large else 0
+    return (Fate.REPLACE, reduced // 2) if reduced else (Fate.WAIT, reduced)

@@ -1,0 +1,259 @@
+"""ProcessorState: what the processor of a handler owns, and when a record is finished."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from laneway._core.acks import Acks
+from laneway._core.breaker import BreakerState, CircuitBreaker
+from laneway._core.copies import CopyWriter
+from laneway._core.deferred_keys import DeferredKeys
+from laneway._core.events import EventEmitter
+from laneway._core.outbox import Outbox
+from laneway._core.scheduler import Lanes
+from laneway._core.step import Step
+from laneway._core.turn_size import TurnSize
+from laneway.errors import UnreachableStateError
+from laneway.observe import Histogram, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from laneway._clock import Clock
+    from laneway._core.call import Call
+    from laneway._core.commands import Command
+    from laneway._core.messages import CopyMessage
+    from laneway._core.scheduler import KeyQueue
+    from laneway._core.turn import TurnReport
+    from laneway._declare.handler import HandlerSpec
+    from laneway._declare.record import Record
+    from laneway._runtime.lease import Lease
+    from laneway.observe import Event
+    from laneway.typing import Sender
+
+    Turn = list[KeyQueue[Record[Any]]]
+
+__all__ = ["HANGS", "ProcessorState"]
+
+HANGS = 0.1  # seconds after which a turn, which is meant to take 2 ms, keeps only the key that it is at
+_UNSURE = 0.05  # seconds between looks while it is not known whether the partitions are still ours
+
+
+class ProcessorState:
+    """Everything about one handler in one process. Other modules of the room reach into it through `Processor` only.
+
+    Args:
+        specs: the handler on each of its steps that are run here; the first one says what they have in common.
+        app: the app's name, for the copies.
+        lanes: how many lanes this process has for the handler.
+        sender: where messages and copies go.
+        clock: the time.
+        per_partition: lanes of each partition when they are strict.
+        notice: called with a text when something must wait, such as an error topic that cannot be written to.
+        deferred: the keys that have records waiting on retry topics, when later ones queue behind them.
+        listener: called with each event at once; without one they are only kept in the tally.
+        breaker: state of the handler's breaker, when it is to outlive this processor.
+        lease: whether the partitions are surely ours; without one they are.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+        self,
+        specs: Sequence[HandlerSpec],
+        app: str,
+        *,
+        lanes: int,
+        sender: Sender,
+        clock: Clock,
+        per_partition: int | None = None,
+        notice: Callable[[str], None] | None = None,
+        deferred: DeferredKeys | None = None,
+        listener: Callable[[Event], None] | None = None,
+        breaker: BreakerState | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        spec = self.spec = specs[0]
+        self.tally = Tally(lanes=lanes)
+        self.lanes = Lanes(lanes, per_partition)
+        self.steps = [Step(own, self.lanes) for own in specs]
+        self.events = EventEmitter(spec, self.tally, listener, notice)
+        self.breaker = CircuitBreaker.of(
+            spec, breaker, tally=self.tally, events=self.events, clock=clock, notice=notice
+        )
+        """Holds calls back while it is open; None when the handler has none."""
+        self.outbox = Outbox(sender, self.tally, self.events, notice)
+        self.acks = Acks()
+        self.deferred = (DeferredKeys() if deferred is None else deferred) if spec.parks_behind else None
+        """Empty or None: no key waits on a retry topic, and every one may run."""
+        self.is_closing = False
+        """Nothing more will be admitted: a batch need not wait to be full."""
+        self.lease = lease
+        self.call: Call | None = None
+        """Runs the turns, where it can say what of a turn it has not begun; the runner sets it."""
+        self.begun: dict[int, tuple[float, Turn]] = {}
+        """The turns that run, by their ids, and since when: one entry a turn, however many records it holds."""
+        self._clock = clock
+        self._notice = notice
+        self._writer = CopyWriter(spec, app, clock, self.events)
+        self._only = self.steps[0] if len(self.steps) == 1 else None
+        self._by_topic = {step.spec.topic.name: step for step in self.steps}
+        self._next_step = 0
+        self._inbox: deque[Command] = deque()
+        self._is_draining = False
+        self._unsettled: list[tuple[Turn, TurnReport]] = []
+        """What ended while the lease had run out."""
+        self._several: dict[int, tuple[float, Turn]] = {}
+        """Those of `begun` that hold several keys, the oldest first."""
+        self._parts: dict[int, TurnReport] = {}
+        """What was settled early of a turn that hangs."""
+        self._late: dict[tuple[int, Any], list[CopyMessage]] = {}
+        """Step and key to the copies that take too long, though the key did not wait for them at first."""
+        self._turn_size = TurnSize()
+        self._idle_since: float | None = None
+        self._latency = Histogram(self.tally.latency)
+        self._is_batch = spec.is_batch
+        self._within = spec.within.total_seconds()
+        self._most_records, self._most_size = spec.buffer.records, int(spec.buffer.size)
+        self._is_ordered_by_key = spec.kept_order == "key" and spec.order_by is None
+        self._is_plain = self.breaker is None and not self.events.wants_ends
+        """Whether a record that was handled need not be reported."""
+
+    @property
+    def ready(self) -> int:
+        """Records of keys that a lane could take."""
+        only = self._only
+        return only.scheduler.ready if only is not None else sum([step.scheduler.ready for step in self.steps])
+
+    @property
+    def records(self) -> int:
+        """Records that are in a queue or in work."""
+        only = self._only
+        return only.scheduler.records if only is not None else sum([step.scheduler.records for step in self.steps])
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return sum([step.scheduler.size for step in self.steps])
+
+    @property
+    def room(self) -> int:
+        """How many more records may be read now."""
+        if self.breaker is not None and not self.breaker.lets_read(has_records=self.records > 0):
+            return 0
+        # What waits for its acknowledgement is in memory too: without it a slow topic would be read without end.
+        if self.size + self.outbox.size >= self._most_size:
+            return 0
+        # A record may lead to many messages, and one message may stand for the records of a whole batch.
+        held = max(self.records + self.outbox.pending, sum([step.ledger.outstanding for step in self.steps]))
+        return max(0, self._most_records - held)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything admitted has reached its end."""
+        return not (self.records or self.outbox.pending or self.acks)
+
+    @property
+    def can_start(self) -> bool:
+        """Whether a further lane could begin now. A turn that ends may make more ready than its own lane takes."""
+        if self.breaker is not None and self.breaker.is_shut:
+            return False
+        return bool(self.ready) and self.lanes.busy < self.lanes.total and self.is_sure
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the partitions are surely ours. If not, nothing begins, and what ends is settled later."""
+        return self.lease is None or self.lease.is_valid
+
+    @property
+    def pace(self) -> float:
+        """Seconds a call of the handler takes; 0 until the first call is over. A later processor may be given it."""
+        return self._turn_size.seconds
+
+    @pace.setter
+    def pace(self, seconds: float) -> None:
+        self._turn_size.learn(seconds)
+
+    @property
+    def is_pace_believed(self) -> bool:
+        """Whether enough calls were seen to go by their pace."""
+        return self._turn_size.is_believed
+
+    @property
+    def next_wake(self) -> float | None:
+        """When `tick` has something to do even if nothing else happens."""
+        if not self.is_sure:
+            return self._clock.monotonic() + _UNSURE
+        wakes = [self.outbox.next_wake, *(step.scheduler.next_wake for step in self.steps)]
+        if self._several and self.call is not None:
+            wakes.append(next(iter(self._several.values()))[0] + HANGS)
+        times = [time for time in wakes if time is not None]
+        if self.breaker is not None and self.breaker.is_open:
+            times += self.breaker.next_wakes(can_read=not self.records and not self.is_closing)
+        elif self.lanes.busy < self.lanes.total:
+            times += [step.short_since + self._within for step in self.steps if step.short_since is not None]
+        return min(times, default=None)
+
+    def step_of(self, topic: str) -> Step:
+        """The step that reads a topic."""
+        return self._by_topic[topic] if self._only is None else self._only
+
+    def _finish(self, records: Sequence[Record[Any]]) -> None:
+        """The outcome of these records is durable."""
+        if self._only is not None:
+            self._finish_of(self._only, records)
+        elif len(records) == 1:
+            self._finish_of(self._by_topic[records[0].topic], records)
+        else:
+            for step in self.steps:
+                topic = step.spec.topic.name
+                own = [record for record in records if record.topic == topic]
+                if own:
+                    self._finish_of(step, own)
+
+    def _finish_of(self, step: Step, records: Sequence[Record[Any]]) -> None:
+        if step.is_guarded:
+            records = [record for record in records if not step.is_foreign(record)]
+            if not records:
+                return
+        wall = self._clock.wall()
+        now = int(wall * 1000)
+        if len(records) == 1:  # by far the commonest with a slow handler: no lists
+            record = records[0]
+            step.ledger.finish(record.partition, record.offset)
+            self._latency.add(now - record.timestamp)
+        else:
+            step.ledger.finish_all([(record.partition, record.offset) for record in records])
+            self._latency.add_all([now - record.timestamp for record in records])
+        self.tally.last = wall
+        if step.spec.step:
+            self._leave(step, records)
+
+    def _leave(self, step: Step, records: Sequence[Record[Any]]) -> None:
+        """Records that waited on a retry topic have reached their end there."""
+        if self.deferred is not None and step.spec.step:
+            for record in records:
+                self.deferred.left(record.partition, self.spec.lane_key(record), step.spec.step)
+
+    def _supersede(self, records: Sequence[Record[Any]]) -> None:
+        """The newest record of their key is finished, and so are these."""
+        self.tally.superseded += len(records)
+        if records:
+            self._finish(records)
+
+    def close(self) -> Tally:
+        """Check that nothing is left and give the tally.
+
+        Raises:
+            UnreachableStateError: when a record has not reached its end.
+        """
+        left = sum(step.ledger.outstanding for step in self.steps)
+        if not self.is_done or left:
+            raise UnreachableStateError(
+                f"{left} records of handler {self.spec.name!r} are unfinished at the end of a task. This should never "
+                "happen. Please open an issue."
+            )
+        tally = self.tally
+        span = tally.last - tally.first
+        # The time all lanes spent in calls, over the time that passed: how many were busy on average.
+        tally.lanes_busy = tally.seconds / span if span > 0 else 0.0
+        return tally

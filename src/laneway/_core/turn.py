@@ -1,0 +1,116 @@
+"""TurnReport: what happened in a turn. `Call` writes it, `decide` reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laneway._core.scheduler import KeyQueue
+    from laneway._declare.record import Record
+
+__all__ = ["EncodedMessage", "TurnReport"]
+
+EncodedMessage = tuple[str, bytes | None, bytes | None, Any, int | None, int | None]
+"""Topic, key, value, headers, partition, timestamp. The topic may be ``name@cluster``."""
+
+
+class TurnReport:
+    """What happened in a turn. Lists for the whole turn, so that a handled record costs no object of its own.
+
+    `done` counts, queue by queue, the records that need no further call; queues past its end were not begun.
+    """
+
+    __slots__ = (
+        "back",
+        "calls",
+        "done",
+        "failures",
+        "handled",
+        "is_halted",
+        "members",
+        "outputs",
+        "reasons",
+        "seconds",
+        "skipped",
+        "superseded",
+    )
+
+    def __init__(self) -> None:
+        self.done: list[int] = []
+        self.handled: list[Record[Any]] = []
+        self.skipped: list[Record[Any]] = []
+        self.outputs: list[tuple[Sequence[Record[Any]], list[EncodedMessage]]] = []
+        """Records with the messages they led to: finished when all of these are acknowledged."""
+        self.failures: dict[int, tuple[Record[Any], Exception]] = {}
+        """Index of a queue to the record that stopped it."""
+        self.members: list[tuple[int, Record[Any], Exception]] = []
+        """Members of a batch that failed, with the index of their queue."""
+        self.superseded: dict[int, list[Record[Any]]] = {}
+        """Id of a record to those of its key that it supersedes, oldest first."""
+        self.back: set[int] = set()
+        """Ids of records that were not called: an earlier one of their key is among the members, or it was halted."""
+        self.is_halted = False
+        """Whether calls were left out, because one of a batch handler with a breaker failed."""
+        self.reasons: dict[int, Exception] = {}
+        """Id of a skipped record to why, when an event is wanted."""
+        self.calls = 0
+        self.seconds = 0.0
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether every record that was called is handled, skipped or has led to messages."""
+        return not (self.failures or self.members or self.back)
+
+    @property
+    def has_success(self) -> bool:
+        """Whether a call has succeeded."""
+        return bool(self.handled or self.outputs)
+
+    def older_than(self, records: Sequence[Record[Any]]) -> list[Record[Any]]:
+        """The records that these supersede."""
+        if not self.superseded:
+            return []
+        return [old for new in records for old in self.superseded.get(id(new), ())]
+
+    def of_first(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
+        """The part about the first queues of a turn. Its lane may be at work still, and add to that of others."""
+        ours = {id(record) for queue in turn for record in queue.work()}
+        part = TurnReport()
+        part.done = self.done[: len(turn)]
+        part.handled = [record for record in self.handled.copy() if id(record) in ours]
+        part.skipped = [record for record in self.skipped.copy() if id(record) in ours]
+        part.outputs = [output for output in self.outputs.copy() if id(output[0][0]) in ours]
+        part.failures = {index: found for index, found in self.failures.copy().items() if index < len(turn)}
+        part.reasons = self.reasons.copy()
+        return part
+
+    def without(self, part: TurnReport) -> TurnReport:
+        """The rest, after a part about the first queues was settled."""
+        rest, count = TurnReport(), len(part.done)
+        rest.done = self.done[count:]
+        rest.handled = self.handled[len(part.handled) :]
+        rest.skipped = self.skipped[len(part.skipped) :]
+        rest.outputs = self.outputs[len(part.outputs) :]
+        rest.failures = {index - count: found for index, found in self.failures.items() if index >= count}
+        rest.reasons, rest.calls, rest.seconds = self.reasons, self.calls, self.seconds
+        return rest
+
+    def forget_errors(self) -> None:
+        """An error holds the frames that it came through, among them one that holds this report: break the circle.
+
+        It would keep every record of the turn in memory until the interpreter looks for such circles.
+        """
+        self.failures.clear()
+        self.members.clear()
+        self.reasons.clear()
+
+    @classmethod
+    def of(cls, record: Record[Any]) -> TurnReport:
+        """Of a turn whose only record was handled."""
+        report = cls()
+        report.done.append(1)
+        report.handled.append(record)
+        report.calls = 1
+        return report
