@@ -1,4 +1,4 @@
-"""Manual acknowledgement: a record that is not finished when its function returns, but when somebody says so."""
+"""Manual acknowledgement: a record that is not finished when its function returns, but when its `Ack` says so."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ack:
 
     def __init__(self) -> None:
         # Without a lock: what is said is written before the board is looked for, and the board before it looks at what
-        # was said, so one of the two sees the other. A board that is told twice does not mind.
+        # was said, so one of the two sees the other. To note it twice does no harm.
         self._board: Acks | None = None
         self._said: dict[str, Exception | None] = {}
         self.is_released = False

@@ -56,7 +56,7 @@ class Call:
         self._clock = clock
         self._slice = slice_
         self._open: dict[int, tuple[Iterator[KeyQueue[Record[Any]]], TurnReport]] = {}
-        """Id of a turn under way to what is left of it, and its report. Each queue is given once, to whoever asks."""
+        """Id of a turn under way to what is left of it, and its report. Each queue is given once."""
 
     def unbegun(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[list[KeyQueue[Record[Any]]], TurnReport] | None:
         """The queues that the lane of a turn has not begun, and will not, and its report so far.
@@ -349,7 +349,7 @@ class Call:
     def _cancelled(self, error: asyncio.CancelledError) -> Exception:
         """The failure of a handler that awaited something cancelled; when the lane itself is cancelled, go on raising.
 
-        Let through, it would end the lane in silence and leave its records unfinished for ever.
+        Let through, it would end the lane in silence and leave its records unfinished forever.
         """
         task = asyncio.current_task()
         if task is None or task.cancelling():

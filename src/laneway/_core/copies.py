@@ -28,7 +28,7 @@ class CopyWriter:
         spec: the handler.
         app: the app's name.
         clock: the time.
-        events: told of error interceptors that fail.
+        events: reports error interceptors that fail.
     """
 
     def __init__(self, spec: HandlerSpec, app: str, clock: Clock, events: EventEmitter) -> None:
@@ -66,7 +66,7 @@ class CopyWriter:
         superseded: Sequence[Record[Any]] = (),
     ) -> ErrorCopy | None:
         """The copy for the error topic; None when an error interceptor lets none go out."""
-        cause = error if self._keeps_cause else None  # else it is let go, with the stack frames that it holds
+        cause = error if self._keeps_cause else None  # else it is dropped, with the stack frames that it holds
         encoded = self.encoded(record, failure, cause, "")
         return None if encoded is None else ErrorCopy(encoded, record, failure, cause, superseded)
 

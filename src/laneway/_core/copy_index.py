@@ -16,10 +16,10 @@ __all__ = ["CopyIndex"]
 
 
 class CopyIndex:
-    """Tells records that are read a second time, and whose copy is safe, from those that are to be run.
+    """Knows the records that are read a second time although their copy is safe; they are not to be run.
 
     A killed run has written copies of records whose offsets it did not get to commit. They are read again; to run them
-    would copy them a second time. A copy is believed only when it holds the same key and value, so whoever may write
+    would copy them a second time. A copy is believed only when it holds the same key and value, so who may write
     to the topic cannot make a record vanish.
 
     Args:

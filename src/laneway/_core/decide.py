@@ -28,7 +28,7 @@ _first = itemgetter(0)
 
 
 class KeyDecision(NamedTuple):
-    """What becomes of one key of a turn."""
+    """What follows for one key of a turn."""
 
     at: int
     """Index of its queue in the turn."""
@@ -38,7 +38,7 @@ class KeyDecision(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What becomes of a turn. Keys that are not named advance as far as the report says, and continue."""
+    """What follows for a turn. Keys that are not named advance as far as the report says, and continue."""
 
     keys: list[KeyDecision]
     given_back: int

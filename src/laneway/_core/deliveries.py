@@ -125,7 +125,7 @@ class Deliveries(ProcessorState):
     def copy_rows(self, records: Sequence[Record[Any]], error: Exception, step: int) -> None:
         """Send rows of a table that failed, which no queue holds, to a retry topic or the error topic."""
         own = self.step_of(records[0].topic)
-        if own.spec.source:  # nobody has looked yet at what they had when they were first read
+        if own.spec.source:  # what they had when they were first read is not restored yet
             calls = [record.attempt for record in records]
             own.restored(records, self.tally, self._clock, self.events)
             for record, count in zip(records, calls, strict=True):

@@ -1,4 +1,4 @@
-"""ErrorRunFilter: which parked records a run over an error topic takes up, and for which handler."""
+"""ErrorRunFilter: which parked records a run over an error topic handles, and for which handler."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 __all__ = ["ErrorRunFilter", "is_new"]
 
 _MOST_CALLS = 1_000_000  # calls that a record may have had; more is a lie
-_AHEAD = 3_600_000  # milliseconds that a clock may be ahead; whoever writes later times must not hold up a partition
+_AHEAD = 3_600_000  # milliseconds that a clock may be ahead; later times must not block a partition
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRunFilter:
     """What one handler's part of a run needs to know.
 
-    Whoever may write to the error topic may have written the headers. They choose among the handlers of the app that
-    park there, and nothing else.
+    Whatever can write to the error topic may have written the headers. They choose among the handlers of the app
+    that park there, and nothing else.
 
     Args:
         app: whose error topic it is.
         handler: the handler.
-        handlers: all that park on the same topic. The first answers for records of which it cannot be told whose they
+        handlers: all that park on the same topic. The first answers for records of which it is not known whose they
             are.
         max_errors: a record that has been parked so often is not run again.
     """

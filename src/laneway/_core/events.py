@@ -1,4 +1,4 @@
-"""EventEmitter: makes events of what becomes of records, as few as a tally keeps."""
+"""EventEmitter: makes events of what happens to records, as few as a tally keeps."""
 
 from __future__ import annotations
 

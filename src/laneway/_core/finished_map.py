@@ -100,23 +100,23 @@ def encode_finished(start: int, end: int, unfinished: Sequence[int]) -> str:
         unfinished: the offsets between them that are not finished, ascending.
 
     Returns:
-        The text, empty when nothing is finished there. Where not everything fits into `MOST` characters, it tells of as
+        The text, empty when nothing is finished there. Where not everything fits into `MOST` characters, it names as
         much as fits and leaves out the rest.
     """
     if end - start <= len(unfinished):
         return ""
-    runs, told = _as_runs(start, end, unfinished)
-    if told == end - start - len(unfinished) and len(runs) <= (end - start) // 8:
+    runs, count = _as_runs(start, end, unfinished)
+    if count == end - start - len(unfinished) and len(runs) <= (end - start) // 8:
         return _as_text(_RUNS, runs)
     span = min(end - start, _BYTES * 8)
-    # Of what does not fit, the form that tells of more is written.
-    if span < end - start and span - bisect_left(unfinished, start + span) <= told:
+    # Of what does not fit, the form that names more is written.
+    if span < end - start and span - bisect_left(unfinished, start + span) <= count:
         return _as_text(_RUNS, runs)
     return _as_text(_BITS, _as_bits(start, span, unfinished))
 
 
 def readable_to(start: int, end: int, unfinished: Sequence[int]) -> int:
-    """Up to which offset a partition may be read so that a text tells of all that is finished, whatever comes first.
+    """Up to which offset a partition may be read so that a text can name all that is finished, whatever comes first.
 
     A bitmap of so many offsets always fits. Further on the runs must fit even if every second record that is
     unfinished now, and of those that are read from now on, is the next to be finished.
@@ -138,7 +138,7 @@ def readable_to(start: int, end: int, unfinished: Sequence[int]) -> int:
 def decode_finished(start: int, text: str | None) -> FinishedMap | None:
     """What the text of a commit at *start* says is finished; None when it says nothing that can be read.
 
-    What nobody would write is not believed: a commit is at an unfinished offset, or has nothing to tell.
+    What no member would write is not believed: a commit is at an unfinished offset, or has nothing to say.
     """
     text = without_topic_id(text or "")
     if not text.isascii() or len(text) > 2 * MOST or text[:3] not in (_RUNS, _BITS):
@@ -207,16 +207,16 @@ def _run_lengths(start: int, end: int, unfinished: Sequence[int]) -> list[int]:
 
 
 def _as_runs(start: int, end: int, unfinished: Sequence[int]) -> tuple[bytes, int]:
-    """As many runs as fit, and how many finished offsets they tell of."""
+    """As many runs as fit, and how many finished offsets they name."""
     lengths = iter(_run_lengths(start, end, unfinished))
-    data, told = bytearray(), 0
+    data, count = bytearray(), 0
     for waiting, done in zip(lengths, lengths, strict=True):
         more = _varint(waiting) + _varint(done)
         if len(data) + len(more) > _BYTES:
             break
         data += more
-        told += done
-    return bytes(data), told
+        count += done
+    return bytes(data), count
 
 
 def _as_bits(start: int, span: int, unfinished: Sequence[int]) -> bytes:

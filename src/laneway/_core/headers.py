@@ -152,11 +152,11 @@ def _size(header: tuple[str, bytes | None]) -> int:
 
 
 def _left_out(record: Record[Any], every: list[Any], own: list[Any]) -> tuple[tuple[str, bytes], ...]:
-    """Headers that tell what a reference leaves out."""
-    told = f"the value of {len(record.raw or b''):,} bytes"
+    """Headers that say what a reference leaves out."""
+    text = f"the value of {len(record.raw or b''):,} bytes"
     if len(own) < len(every):
-        told += f", {len(every) - len(own)} of {len(every)} headers"
-    return (("laneway-reduced", b"value"), ("laneway-left-out", told.encode()))
+        text += f", {len(every) - len(own)} of {len(every)} headers"
+    return (("laneway-reduced", b"value"), ("laneway-left-out", text.encode()))
 
 
 def deferred_headers(
@@ -191,7 +191,7 @@ def deferred_headers(
 def recall(record: Record[Any], source: str, most_calls: int) -> bool:
     """Give a record that was read from a retry or error topic its origin, timestamp and number of calls again.
 
-    Whoever may write to the topic may have written the headers, so each is checked; what cannot be true is left out.
+    Whatever can write to the topic may have written the headers, so each is checked. What cannot be true is left out.
 
     Args:
         record: to be changed.
@@ -240,7 +240,7 @@ def parked_at(record: Record[Any]) -> int | None:
 def returned_headers(record: Record[Any], style: Style = "laneway") -> Headers:
     """Headers of a parked record on its way back to its topic: its own in their order, and how often it was parked.
 
-    Without that number a record could fail and be sent back for ever, unnoticed.
+    Without that number a record could fail and be sent back forever, unnoticed.
     """
     return [*_own(record, style), ("laneway-errors", _as_bytes(errors_of(record) or 1))]
 

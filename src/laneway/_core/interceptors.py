@@ -114,7 +114,7 @@ def intercepted_copy(
 
 
 def _encoded(message: Message[Any]) -> EncodedMessage:
-    """A copy as it is sent; what no client takes is refused here, since it would be tried for ever."""
+    """A copy as it is sent; what no client takes is refused here, since it would be tried forever."""
     value = None if message.value is None else message.topic.value.encode(message.value)
     headers = [(name, as_key(text)) for name, text in message.headers]
     names: list[object] = [name for name, _ in headers]

@@ -79,7 +79,7 @@ class Outbox:
     Args:
         sender: where messages go.
         tally: where they are counted.
-        events: told of tries that fail.
+        events: reports tries that fail.
         notice: called with a text when messages wait.
     """
 

@@ -185,7 +185,7 @@ class Processor(Deliveries):
             most = self._turn_size.most_a_turn(scheduler.ready, lanes or self.lanes.total)
         turn = scheduler.take(most)
         if turn:
-            step.short_since = None  # whatever becomes of it: a moment that is over would wake the runner for ever
+            step.short_since = None  # in any case: a moment that is over would wake the runner forever
         while turn and (self.deferred or self._late) and not (turn := self._runnable(step, turn)):
             turn = scheduler.take(most)
         return turn

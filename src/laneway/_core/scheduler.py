@@ -107,7 +107,7 @@ class Scheduler(Generic[T]):
         self._blocked: dict[int, deque[KeyQueue[T]]] = {}
 
     def push(self, items: Iterable[T], keys: Iterable[Hashable], partitions: Iterable[int] | None = None) -> None:
-        """Put items at the end of their keys' queues; an item whose key is None has no order and waits for nobody."""
+        """Put items at the end of their keys' queues; an item whose key is None has no order and does not wait."""
         queues, ready = self._queues, self._ready
         added = takeable = size = 0
         for item, key, lane in zip(items, keys, partitions or repeat(0), strict=False):

@@ -24,11 +24,11 @@ class TurnSize:
 
     @property
     def is_believed(self) -> bool:
-        """Whether enough calls were seen, here or by whoever told it."""
+        """Whether enough calls were seen, here or before."""
         return self._calls >= _FIRST
 
     def learn(self, seconds: float) -> None:
-        """Take over what somebody else has found out; 0 when nobody has."""
+        """Take over what is known from before; 0 when nothing is."""
         self.seconds = seconds
         self._calls = _FIRST if seconds else 0
 

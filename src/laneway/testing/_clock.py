@@ -1,4 +1,4 @@
-"""FakeClock: time that moves only when it is told to."""
+"""FakeClock: time that moves only when a test moves it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class FakeConsumer:
 
     Args:
         logs: what there is to read.
-        owner: who is told of partitions that come and go.
+        owner: called when partitions come and go.
         clock: moved on while nothing comes.
         committed: what the group has committed; commits go there.
     """

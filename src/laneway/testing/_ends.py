@@ -31,7 +31,7 @@ class FakeSource:
         skip_lost: go on when records were deleted before they were read, instead of raising.
         rng: mixes the partitions; without it they are read in turn.
         delay: seconds that a record must be old.
-        clock: tells how old it is.
+        clock: says how old it is.
         copied: records that need not be read, because a copy of them is safe.
         limits: where to end in each partition, whatever is written there meanwhile; None for no end.
     """
@@ -218,7 +218,7 @@ class FakeSender:
 
     Args:
         write: puts a message on a topic and says why it could not, if so.
-        sent: called after each message, so that somebody polls.
+        sent: called after each message, so that the sender is polled.
     """
 
     def __init__(self, write: Callable[..., Exception | None], sent: Callable[[], None]) -> None:

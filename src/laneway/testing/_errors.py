@@ -1,4 +1,4 @@
-"""Runs over error topics on a fake Kafka: by hand, or on a schedule in virtual time."""
+"""Runs over error topics on a fake Kafka: manually, or on a schedule in virtual time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ErrorRun(Member):
         kafka: where they are.
         loop: where it runs.
         rng: mixes the schedule; None for the plain order.
-        hooks: whether the app's setup and cleanup hooks belong to it, because nobody else runs the app.
+        hooks: whether the app's setup and cleanup hooks belong to it, because no other member runs the app.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ErrorSchedule:
 
     Args:
         kafka: where the app runs.
-        loop: tells when time has passed.
+        loop: says when time has passed.
         app: which app; it has a schedule.
         rng: mixes the schedule of each run.
     """
@@ -116,7 +116,7 @@ class ErrorSchedule:
 
 
 class _OfRecords(Listener):
-    """Tells of what happens to records, and not that the app begins or ends, for it does not."""
+    """Reports what happens to records, and not that the app begins or ends, for it does not."""
 
     def changed(self, state: str) -> None:
         del state

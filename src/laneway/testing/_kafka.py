@@ -48,7 +48,7 @@ class FakeKafka(FakeTopics):
         self._members: list[Member] = []
         self._schedules: dict[int, ErrorSchedule] = {}
         self.error_runs = ErrorRuns()
-        """What runs over error topics did, those by hand and those on a schedule."""
+        """What runs over error topics did, manual ones and those on a schedule."""
         self._loop: VirtualLoop | None = None
         self._tally = Tally()
 
@@ -180,7 +180,7 @@ class FakeKafka(FakeTopics):
         return member
 
     def detach(self, member: Member) -> None:
-        """End an app in good order."""
+        """End an app cleanly."""
         if id(member) in self._schedules:
             self._schedules.pop(id(member)).end()
             run = self._error_run_of(member.app)

@@ -1,4 +1,4 @@
-"""Listener: tells the subscribers of an app that runs on a fake Kafka."""
+"""Listener: calls the subscribers of an app that runs on a fake Kafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Listener:
         self._batches: Counter[str] = Counter()
         self._before: dict[str, Tally] = {}
 
-    def told(self, event: Any) -> None:
+    def on_event(self, event: Any) -> None:
         """Something happened; of each kind only as many of a batch are passed on as Spark's tasks would keep."""
         kind = (event.handler, type(event))
         self._told[kind] += 1

@@ -16,7 +16,7 @@ __all__ = ["Entry", "FakeTopic", "Log"]
 
 
 class Entry(NamedTuple):
-    """One record as it is kept; a `Record` is made of it for each reader, because readers change theirs."""
+    """One record as it is kept; each reader gets a `Record` of its own, because readers change theirs."""
 
     order: int
     """Counts the writes to the whole topic, so that records can be listed as they came."""

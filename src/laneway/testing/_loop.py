@@ -55,7 +55,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if not is_busy():
                 return False
             if self.time() > deadline:
-                raise EngineError(f"still at work after {most:g} s of virtual time; does a handler wait for ever?")
+                raise EngineError(f"still at work after {most:g} s of virtual time; does a handler wait forever?")
             return True
 
         self._is_busy = may_go_on

@@ -146,7 +146,7 @@ class Member:
             loop=self._loop,
             rng=self._rng,
             deferred=deferred,
-            listener=self._listener.told,
+            listener=self._listener.on_event,
         )
 
     def _unfinished(self, route: HandlerSpec) -> list[Record[Any]]:
@@ -192,14 +192,14 @@ class Member:
             station.raise_if_failed()
 
     def crash(self) -> None:
-        """Lose everything that is in flight, as a killed process does; `start` begins anew."""
+        """Lose everything that is in flight, as a killed process does; `start` begins again."""
         self._past = self.tally
         for station in self._stations:
             station.kill()
         self._stations = []
 
     def end(self) -> None:
-        """End in good order."""
+        """End cleanly."""
         if self._stations:
             self.commit(is_last=all(station.is_done for station in self._stations))
             self.crash()

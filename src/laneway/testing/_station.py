@@ -160,7 +160,7 @@ class Station:
         self._processor.is_closing = False
         run = self._run_columnar() if self.spec.kind == "columnar" else self._run_lanes()
         self._task = self._loop.create_task(run)
-        # A record written just as the run ends would find nobody to wake.
+        # A record written just as the run ends would wake no run.
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

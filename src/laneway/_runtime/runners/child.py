@@ -49,7 +49,7 @@ __all__ = [
     "Load",
     "Members",
     "Start",
-    "Told",
+    "TurnNote",
     "fields_of",
     "main",
 ]
@@ -78,7 +78,7 @@ Known = dict[Members, Carried | bytes]
 
 
 class Start(NamedTuple):
-    """What a child is told first."""
+    """What a child receives first."""
 
     parent: int
     files: tuple[int, int]
@@ -97,7 +97,7 @@ class Load(NamedTuple):
     cleanups: tuple[Callable[[], Any], ...]
 
 
-class Told(NamedTuple):
+class TurnNote(NamedTuple):
     """What became of a batch handler's turn: a `TurnReport` with places for its records and numbers for its errors."""
 
     errors: list[Carried]
@@ -210,7 +210,7 @@ def _say(line: socket.socket, word: bytes) -> None:
     try:
         line.sendall(word)
     except OSError:
-        os._exit(1)  # nobody listens any more
+        os._exit(1)  # the parent is gone
 
 
 def _received(reader: BinaryIO) -> tuple[Any, ...] | None:
@@ -308,7 +308,7 @@ class _Batches:
         queues = [KeyQueue(None, list(map(_record, work)), lane=0, taken=len(work), is_busy=True) for work in turn]
         report = self._call(queues)
         try:
-            self._journal.write(_told(queues, report))
+            self._journal.write(_note_of(queues, report))
         except Exception as error:  # noqa: BLE001 - messages that cannot be pickled are a failure of the handler
             self._journal.write(carried(error))
         self._journal.seconds = report.seconds
@@ -352,7 +352,7 @@ def _repeated(outcome: Carried | bytes, batch: Batch[Any], shown: list[Record[An
     return answer
 
 
-def _told(queues: list[KeyQueue[Record[Any]]], report: TurnReport) -> Told:
+def _note_of(queues: list[KeyQueue[Record[Any]]], report: TurnReport) -> TurnNote:
     places = {id(record): place for place, record in enumerate([one for queue in queues for one in queue.items])}
     numbers: dict[int, int] = {}
     errors: list[Carried] = []
@@ -367,7 +367,7 @@ def _told(queues: list[KeyQueue[Record[Any]]], report: TurnReport) -> Told:
     def all_of(records: Any) -> list[int]:
         return [places[id(record)] for record in records]
 
-    return Told(
+    return TurnNote(
         finished=all_of(report.handled),
         skipped=all_of(report.skipped),
         outputs=[(all_of(records), posted) for records, posted in report.outputs],

@@ -87,7 +87,7 @@ class EventLoopRunner:
 
     async def _pause(self, source: Source, fetched: int) -> None:
         # What waits in a source that announces was announced already, perhaps when there was no room for it. What is
-        # left in one that was ended is read by nobody.
+        # left in one that was ended is not read.
         has_more = fetched or (
             self._announces and not source.is_exhausted and source.has_news  # type: ignore[attr-defined]
         )

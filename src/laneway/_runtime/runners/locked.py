@@ -53,7 +53,7 @@ class LockedRunner(ABC):
     def _has_news(self, source: Source) -> bool:
         """Whether records have arrived since the source was asked, and there is room for them.
 
-        What is left in a source that was ended is read by nobody.
+        What is left in a source that was ended is not read.
         """
         if not self._announces or source.is_exhausted:
             return False

@@ -46,7 +46,7 @@ class Child:
         self._poller.register(self._line, select.POLLIN)
         with theirs:
             self._process = subprocess.Popen(
-                # -P: not what happens to lie in the current folder, before the child is told where to look.
+                # -P: not what happens to lie in the current folder, before the child knows where to look.
                 [sys.executable, "-P", "-c", _BOOT.format(theirs.fileno()), f"handler={handler}"],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *self.journal.files),
@@ -99,7 +99,7 @@ class Child:
             return self._process.wait()
 
     def close(self) -> None:
-        """Let go of line and journal."""
+        """Close line and journal."""
         self._line.close()
         self.journal.close()
 

@@ -33,7 +33,7 @@ class Journal:
     """What a child has done of its turn. It lies in memory that both processes see, so it outlives a killed child.
 
     The child writes, the parent reads, and clears it while the child waits for a turn. An outcome is there before the
-    next call begins, so a kill leaves no more than one unknown. Nobody is woken for it: that would cost more than a
+    next call begins, so a kill leaves no more than one unknown. No process is woken for it: that would cost more than a
     fast call.
 
     Args:
@@ -98,7 +98,7 @@ class Journal:
         self._counts[_BEGUN] = place + 1
 
     def end(self, place: int) -> None:
-        """A call is over, and what is to be told of it is written."""
+        """A call is over, and its outcome is written."""
         self._counts[_ENDED] = place + 1
 
     def write(self, entry: object) -> None:
@@ -124,7 +124,7 @@ class Journal:
         return os.pread(self.files[1], _LONGEST, 0).decode("utf-8", "replace").strip()
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         for view in (self._counts, self._times, self._view):
             view.release()
         self._memory.close()
@@ -147,7 +147,7 @@ class Carried(NamedTuple):
     module: str
     name: str
     base: type[BaseException]
-    """What it is a kind of, among what every process knows: that decides what becomes of its record."""
+    """What it is a kind of, among what every process knows: that decides what follows for its record."""
     text: str
     trace: str
     delay: Any = None
@@ -175,7 +175,7 @@ def carried(error: BaseException) -> Carried:
 def rebuilt(found: Carried) -> BaseException:
     """The exception that was packed; one of the same name, kind and text when it cannot be made again.
 
-    Its trace is a note, so that a parked copy tells where in the child it was raised.
+    Its trace is a note, so that a parked copy says where in the child it was raised.
     """
     error = _unpickled(found.pickled)
     if error is None:

@@ -1,4 +1,4 @@
-"""ProcessLane: runs turns in a child process that may die, and tells what became of them."""
+"""ProcessLane: runs turns in a child process that may die, and reports what happened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from laneway._core.turn import TurnReport
-from laneway._runtime.runners.child import FAILED, READY, TURN, Fields, Known, Members, Told, fields_of
+from laneway._runtime.runners.child import FAILED, READY, TURN, Fields, Known, Members, TurnNote, fields_of
 from laneway._runtime.runners.process import Child
 from laneway._runtime.runners.process_journal import Carried, Journal, carried, rebuilt
 from laneway.errors import HandlerDiedError, HandlerTimeoutError, LanewayError, UnreachableStateError, text_of
@@ -43,7 +43,7 @@ class ProcessLane:
 
     def __init__(self, route: HandlerSpec, main: dict[str, Any], load: bytes, over: Event) -> None:
         self.execute = self._batch if route.is_batch else self._single
-        """Runs a turn and tells what became of it; None when the lane was killed."""
+        """Runs a turn and gives the report; None when the lane was killed."""
         self.is_ready = False
         self._route = route
         self._main, self._load = main, load
@@ -92,7 +92,7 @@ class ProcessLane:
                 self._child.kill()
 
     def close(self) -> None:
-        """Let the child end, in good order if it was not killed."""
+        """Let the child end, cleanly if it was not killed."""
         if self._child is not None:
             if self.is_ready and not self._is_killed:
                 self._child.leave()
@@ -149,7 +149,7 @@ class ProcessLane:
         return None if self._is_killed else report
 
     def _batch(self, turn: Turn) -> TurnReport | None:
-        """Until the turn is over, each child is told which calls it need not make, and what came of them."""
+        """Until the turn is over, each child learns which calls it need not make, and their outcomes."""
         known: Known = {}
         work, sent, in_vain = _work_of(turn), time.monotonic(), 0
         while self.ready():
@@ -180,12 +180,12 @@ class ProcessLane:
 
     def _of_singles(self, turn: Turn, journal: Journal, error: Exception | None) -> TurnReport:
         """What became of a turn; the call under way, if any, has failed with *error*."""
-        report, told = TurnReport(), {place: (kind, what) for place, kind, what in journal.entries()}
+        report, note = TurnReport(), {place: (kind, what) for place, kind, what in journal.entries()}
         ended, first = journal.ended, 0
         for index, queue in enumerate(turn):
             work, count = queue.work(), 0
             for place, record in enumerate(work, first):
-                kind, what = told.get(place, _FINISHED if place < ended else _UNKNOWN)
+                kind, what = note.get(place, _FINISHED if place < ended else _UNKNOWN)
                 if kind == "finished":
                     report.handled.append(record)
                 elif kind == "sent":
@@ -209,25 +209,25 @@ class ProcessLane:
 
     def _of_batch(self, turn: Turn, journal: Journal) -> TurnReport:
         """What became of a turn that is over."""
-        *_, told = journal.entries()
-        if not isinstance(told, Told):
-            return self._of_failed_batch(turn, _error(told))
+        *_, note = journal.entries()
+        if not isinstance(note, TurnNote):
+            return self._of_failed_batch(turn, _error(note))
         records = [record for queue in turn for record in queue.work()]
-        errors = [_error(found) for found in told.errors]
+        errors = [_error(found) for found in note.errors]
 
         def all_of(places: list[int]) -> list[Record[Any]]:
             return [records[place] for place in places]
 
         report = TurnReport()
         report.done = [queue.taken for queue in turn]
-        report.handled, report.skipped = all_of(told.finished), all_of(told.skipped)
-        report.outputs = [(all_of(places), posted) for places, posted in told.outputs]
-        report.members = [(index, self._shown(records[place]), errors[number]) for index, place, number in told.members]
-        report.superseded = {id(records[place]): all_of(places) for place, places in told.older.items()}
-        report.back = set(map(id, all_of(told.back)))
-        report.is_halted = told.is_halted
-        report.reasons = {id(records[place]): errors[number] for place, number in told.reasons.items()}
-        report.calls = told.calls
+        report.handled, report.skipped = all_of(note.finished), all_of(note.skipped)
+        report.outputs = [(all_of(places), posted) for places, posted in note.outputs]
+        report.members = [(index, self._shown(records[place]), errors[number]) for index, place, number in note.members]
+        report.superseded = {id(records[place]): all_of(places) for place, places in note.older.items()}
+        report.back = set(map(id, all_of(note.back)))
+        report.is_halted = note.is_halted
+        report.reasons = {id(records[place]): errors[number] for place, number in note.reasons.items()}
+        report.calls = note.calls
         return report
 
     def _of_failed_batch(self, turn: Turn, error: Exception) -> TurnReport:

@@ -50,7 +50,7 @@ class ProcessRunner(LockedRunner):
         lock: guards the processor; processors that share a backlog share it too.
         processes: how many children there may be; each is started when there is work for it.
         setups: run in each child before its first record.
-        cleanups: run in each child when it ends in good order.
+        cleanups: run in each child when it ends cleanly.
         is_kept: let the children live when a run is over, for further ones: see `take_on` and `close`.
         dumps: pickles what a child runs; given by a process that has no main module which a child could import.
 
@@ -178,7 +178,7 @@ class ProcessRunner(LockedRunner):
                 thread.join()
         except BaseException:
             for lane in self._lanes:
-                lane.kill()  # whoever waited was told to wait no longer
+                lane.kill()  # the wait was interrupted
             raise
 
 

@@ -41,7 +41,7 @@ class ThreadRunner(LockedRunner):
 
     A fast handler (under 0.1 ms a call) is called on the reader's own thread: Python runs one thread at a time, so
     more threads could only take turns. As soon as a call is slower, work moves to threads. The first calls are
-    tried there, too: on a thread a call that lets the interpreter go waits to get it back, and looks slow for that.
+    tried there, too: on a thread a call that releases the interpreter waits to get it back, and looks slow for that.
 
     Should such a call hang, a second thread, which does nothing but look at the time, goes on reading in its place, and
     work moves to threads; the first one stands by when its call has ended.
@@ -95,7 +95,7 @@ class ThreadRunner(LockedRunner):
                 self._stand_by()
 
     def _read(self, source: Source) -> None:
-        """Work until everything is over, or somebody else reads."""
+        """Work until everything is over, or another thread reads."""
         processor = self._processor
         while True:
             inline = self._is_fast()
