@@ -235,21 +235,28 @@ def test_a_breaker_that_an_earlier_task_left_open_is_waited_for_before_anything_
 
 def test_nothing_is_read_or_called_before_it_may_begin():
     """A process that was stopped waits until it knows what is still its own; then each table is called once."""
-    source, seen, answers = Tables(table(0), table(1)), [], [False, False, True, False, True]
-    asked_at = []
+    source, seen, clock = Tables(table(0), table(1)), [], FakeClock()
+    fetch, asked_at = source.fetch_table, []
 
-    def may_begin():
-        asked_at.append((len(source.asked), len(seen)))
-        return answers.pop(0) if answers else True
+    class Lease:
+        until = clock.now + 5
+
+        @property
+        def is_valid(self):
+            return clock.now >= self.until
+
+    def fetch_table(most, timeout):
+        asked_at.append(clock.now)
+        lease.until = clock.now + 5  # it runs out while the table is read
+        return fetch(most, timeout)
 
     def handle(rows):
-        assert not answers
-        seen.append(rows.num_rows)
+        seen.append(clock.now)
 
-    route = make_route(handle, kind="columnar")
-    clock = FakeClock()
-    processor = Processor([route], "billing", lanes=1, sender=FakeSender(), clock=clock)
-    TableRunner(processor, clock, clock.advance, may_begin).run(source)
+    lease, source.fetch_table = Lease(), fetch_table
+    began, route = clock.now, make_route(handle, kind="columnar")
+    processor = Processor([route], "billing", lanes=1, sender=FakeSender(), clock=clock, lease=lease)
+    TableRunner(processor, clock, clock.advance).run(source)
 
-    assert asked_at[:5] == [(0, 0), (0, 0), (0, 0), (1, 0), (1, 0)]
-    assert seen == [1, 1]
+    assert [round(at - began) for at in asked_at] == [5, 10]
+    assert [round(at - began) for at in seen] == [10, 15]

@@ -188,7 +188,7 @@ class Station:
             self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._loop())
             return
         if self.spec.kind == "columnar":
-            runner: Any = TableRunner(self.processor, clock, may_begin=lambda: self.processor.is_sure)
+            runner: Any = TableRunner(self.processor, clock)
             self.intake.sift = self.processor.ours
         else:
             runner = self._runner = self._runner_of(call, clock)

@@ -45,7 +45,6 @@ class TableRunner:
         processor: counts and parks.
         clock: the time.
         sleep: waits so many seconds.
-        may_begin: whether a call may begin, or what became of one be acted upon; asked until it is so.
     """
 
     def __init__(
@@ -53,12 +52,10 @@ class TableRunner:
         processor: Processor,
         clock: Clock,
         sleep: Callable[[float], None] = time.sleep,
-        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
         self._processor = processor
         self._clock = clock
         self._sleep = sleep
-        self._may_begin = may_begin
         self._latency = Histogram(processor.tally.latency)
 
     def run(self, source: TableSource) -> None:
@@ -117,7 +114,7 @@ class TableRunner:
                 self._sleep(pause)
 
     def _wait_until_allowed(self) -> None:
-        while not self._may_begin():
+        while not self._processor.is_sure:
             self._sleep(_PAUSE)
 
     def _wait_for_breaker(self) -> None:
