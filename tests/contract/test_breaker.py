@@ -51,10 +51,6 @@ def _now() -> float:
         return time.monotonic()
 
 
-def _is_outage(error: Exception) -> bool:
-    return isinstance(error, ConnectionError)
-
-
 def _rows(count: int, keys: int = 12) -> list[Row]:
     return [Row(b"k%d" % (n % keys), b"%d" % n, (), n % keys % 4) for n in range(count)]
 
@@ -98,7 +94,7 @@ def test_an_async_handler_whose_breaker_opens_at_once(world: World, tmp_path: Pa
     app, topic, calls = world.app(), world.topic(4), world.recorder
     dependency = Dependency(tmp_path / "flag", seconds=OUTAGE)
 
-    @app.handler(topic, lanes=3, breaker=Breaker(1000, f"{PAUSE}s", f"{PAUSE_MAX}s", when=_is_outage))
+    @app.handler(topic, lanes=3, breaker=Breaker(1, f"{PAUSE}s", f"{PAUSE_MAX}s"))
     async def handle(record):
         with calls.call(record):
             await asyncio.sleep(0.001)

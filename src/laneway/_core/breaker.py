@@ -46,10 +46,10 @@ class BreakerState:
         self.probes = 0
         """Probes that have failed since it opened."""
 
-    def failed(self, breaker: Breaker, now: float, *, at_once: bool = False) -> bool:
+    def failed(self, breaker: Breaker, now: float) -> bool:
         """A call failed while it was closed; True when that opens it."""
         self.failures += 1
-        if self.failures < breaker.failures and not at_once:
+        if self.failures < breaker.failures:
             return False
         self.is_open, self.opened_at = True, now
         self.probe_at = now + breaker.pause_after(0).total_seconds()
@@ -111,7 +111,6 @@ class CircuitBreaker:
         self._probe: int | None = None
         self._is_seen = False
         """A due probe was asked for and there was nothing to do: what comes next wakes the runner, not the clock."""
-        self._has_complained = False
 
     @classmethod
     def of(cls, spec: HandlerSpec, state: BreakerState | None, **rest: Any) -> CircuitBreaker | None:
@@ -193,7 +192,7 @@ class CircuitBreaker:
         elif not is_stale and not state.is_open:
             if is_good:
                 state.failures = 0
-            if error is None or not state.failed(self._breaker, now, at_once=self._is_asked(error)):
+            if error is None or not state.failed(self._breaker, now):
                 return False
             self._stale = set(self._running)
             self._is_seen = False
@@ -236,20 +235,6 @@ class CircuitBreaker:
         self._noticed = now
         if self._notice is not None:
             self._notice(f"the breaker of handler {self._name!r} {words}")
-
-    def _is_asked(self, error: Exception) -> bool:
-        """Whether the user's own function wants it open at once."""
-        when = self._breaker.when
-        if when is None:
-            return False
-        try:
-            return bool(when(error))
-        except Exception as problem:  # noqa: BLE001 - a user's function, which must not end the run
-            if not self._has_complained:
-                self._has_complained = True
-                words = f"{type(problem).__name__}: {text_of(problem)}"
-                self._say(f"has a when() that raised {words}; that counts as no", self._noticed)
-            return False
 
 
 def uncalled(turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> set[int]:

@@ -10,8 +10,6 @@ from laneway._declare.units import Duration, as_duration
 from laneway.errors import DeclarationError, Unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from laneway._declare.retry import Retry
 
 __all__ = ["Breaker", "is_failure"]
@@ -39,7 +37,6 @@ class Breaker:
             then it stays open until a record of another key, or a newer version of the app, succeeds.
         pause: how long nothing is called; doubles with each failed probe. At least 10 ms.
         pause_max: the longest pause; *pause* itself if that is longer.
-        when: called with each error that counts; True opens the breaker at once. A quick, picklable function.
 
     Example:
         >>> Breaker(failures=3, pause="5s", pause_max="12s").pause_after(probes=2)
@@ -49,7 +46,6 @@ class Breaker:
     failures: int = 10
     pause: Duration = "5s"
     pause_max: Duration = "1m"
-    when: Callable[[Exception], bool] | None = None
     first: timedelta = field(init=False, repr=False, compare=False)
     most: timedelta = field(init=False, repr=False, compare=False)
 
@@ -57,8 +53,6 @@ class Breaker:
         """Validate, and keep the parsed durations."""
         if self.failures < 1:
             raise DeclarationError(f"Breaker(failures={self.failures}): it must be 1 or more")
-        if self.when is not None and not callable(self.when):
-            raise DeclarationError(f"Breaker(when={self.when!r}): give a function of the error")
         try:
             object.__setattr__(self, "first", as_duration(self.pause))
             object.__setattr__(self, "most", max(self.first, as_duration(self.pause_max)))

@@ -143,7 +143,7 @@ class GroupLook:
         group, members = self.group, self.group.members
         if not members:
             more = "" if self._subject.joins else ", or it runs on Spark, which does not join it"
-            yield Finding("no_members", f"the group {group.name} has no members: the app is not running{more}")
+            yield Finding("no-members", f"the group {group.name} has no members: the app is not running{more}")
         elif group.is_moving:
             yield Finding("rebalancing", f"the group is rebalancing its {len(members)} members")
         for member in members:

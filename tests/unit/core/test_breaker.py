@@ -142,41 +142,6 @@ def test_a_record_that_cannot_be_decoded_counts_neither_way():
     assert (bench.processor.breaker.is_open, bench.processor.tally.parked) == (True, 5)
 
 
-def test_a_predicate_opens_it_at_once():
-    """It is asked of each failure that counts, and of no other."""
-    asked = []
-
-    def is_quota(error):
-        asked.append(error)
-        return "quota" in str(error)
-
-    bench = Bench(Breaker(100, when=is_quota))
-    bench.processor.admit(make_records(5, keys=5))
-    for error in (DOWN, Reject("quota"), ConnectionError("quota")):
-        bench.error = error
-        bench.turn()
-
-    assert bench.processor.take() is None
-    assert [str(error) for error in asked] == ["refused", "quota"]
-    assert bench.processor.tally.parked == 2
-
-
-def test_a_predicate_that_raises_says_no_and_is_told_of_once():
-    """A user's mistake must not end the run, nor fill the log."""
-
-    def when(error):
-        return error.code == 503
-
-    bench = Bench(Breaker(100, when=when))
-    bench.processor.admit(make_records(3, keys=3))
-    bench.error = DOWN
-    bench.turns()
-
-    assert bench.processor.close().parked == 3
-    (told,) = bench.notices
-    assert "a when() that raised AttributeError" in told
-
-
 def test_one_probe_that_succeeds_closes_it():
     """One record is called when the pause is over, and only when it has succeeded the next one is."""
     bench = Bench(lanes=4)

@@ -12,10 +12,6 @@ from laneway._declare.breaker import is_failure
 from laneway.errors import CodecError, DeclarationError, HandlerTimeoutError
 
 
-def is_refused(error):
-    return isinstance(error, ConnectionRefusedError)
-
-
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -24,7 +20,6 @@ def is_refused(error):
         ({"pause": "9ms"}, "it must be 10ms or more"),
         ({"pause": "soon"}, "'soon' is not a duration"),
         ({"pause_max": "5"}, "'5' is not a duration"),
-        ({"when": "refused"}, "give a function of the error"),
     ],
 )
 def test_what_cannot_work_is_refused(fields, text):
@@ -76,12 +71,12 @@ def test_what_is_not_retriable_does_not_count_against_the_handler():
 
 def test_a_breaker_travels():
     """It goes to other processes with the app."""
-    breaker = Breaker(3, "1s", "10s", is_refused)
+    breaker = Breaker(3, "1s", "10s")
 
     again = pickle.loads(pickle.dumps(breaker))  # noqa: S301 - our own bytes
 
     assert again == breaker
-    assert (again.first, again.when(ConnectionRefusedError())) == (timedelta(seconds=1), True)
+    assert again.first == timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("kind", ["handler", "batch_handler", "unique_handler", "columnar_handler"])

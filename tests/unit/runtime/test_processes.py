@@ -986,7 +986,6 @@ def test_what_stays_in_the_parent_need_not_be_sent():
         handlers.obey,
         orders("fail", "nothing"),
         order_by=lambda record: record.raw,
-        breaker=Breaker(when=lambda error: False),
         interceptors=Interceptors(error=(lambda message, record, error: message,)),
         error_function=lambda record: None,
     )

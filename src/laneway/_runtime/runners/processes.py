@@ -201,7 +201,6 @@ def _for_child(route: HandlerSpec) -> HandlerSpec:
     return replace(
         route,
         order_by=None,
-        breaker=None if route.breaker is None else replace(route.breaker, when=None),
         interceptors=Interceptors(route.interceptors.consume, route.interceptors.produce),
         step_functions={},
         error_function=None,
