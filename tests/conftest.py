@@ -170,7 +170,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from support.doors import open_session, session_conf
 
     folder = tmp_path_factory.mktemp("spark")
-    conf = session_conf("local", str(folder), ui=False, extra={"spark.sql.warehouse.dir": str(folder)})
+    conf = session_conf("local", ui=False, extra={"spark.sql.warehouse.dir": str(folder)})
     session, _is_ours = open_session("tests", "local[4,8]", conf)
     yield session
     session.stop()

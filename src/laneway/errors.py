@@ -7,7 +7,7 @@
     ├── DeclarationError      an app, topic or handler is declared in a way that cannot work
     ├── CodecError            bytes cannot be turned into a value, or a value into bytes
     ├── EngineError           an engine cannot start or continue
-    │   ├── CheckpointError   the checkpoint is unreadable or belongs to another app
+    │   ├── CheckpointError   Spark's temporary folder cannot be written
     │   └── DataLossError     unread records are gone from the topic
     ├── ProduceError          the brokers did not accept a message
     │   ├── MessageTooLargeError   it is larger than the topic allows
@@ -104,7 +104,7 @@ class EngineError(LanewayError):
 
 
 class CheckpointError(EngineError):
-    """The checkpoint is unreadable or belongs to another app."""
+    """Spark's temporary folder cannot be written."""
 
 
 class DataLossError(EngineError):

@@ -77,7 +77,8 @@ class AssignedConsumer:
         self._short: dict[int, float] = {}
         """Partitions whose logs seem to end inside their ranges, and when to check that."""
         self._left = 0
-        self._spanned = self._read = 0
+        self._read = 0
+        self._ranges: list[OffsetRange] = []
         self.is_exhausted = True
         """Whether every range is read to its end."""
         self.lost = 0
@@ -87,8 +88,12 @@ class AssignedConsumer:
 
     @property
     def gaps(self) -> int:
-        """How many offsets had no record, once every range is read."""
-        return self._spanned - self._read - self.lost
+        """Offsets that held no record, of those that the reader has passed."""
+        return sum(self.reached(part) - part.start for part in self._ranges) - self._read - self.lost
+
+    def reached(self, part: OffsetRange) -> int:
+        """Up to where one of the ranges is read: its end, or the offset after the last record."""
+        return self._next[part.partition] if part.partition in self._ends else part.end
 
     def open(self, ranges: Sequence[OffsetRange]) -> None:
         """Start to read these ranges: one topic, each of another partition."""
@@ -98,7 +103,8 @@ class AssignedConsumer:
         self._ends = {part.partition: part.end for part in ranges}
         self._next = {part.partition: part.start for part in ranges}
         self._short = {}
-        self._spanned = self._left = sum(part.length for part in ranges)
+        self._ranges = ranges
+        self._left = sum(part.length for part in ranges)
         self.is_exhausted = not ranges
         self._topic = ranges[0].topic if ranges else ""
         self._consumer.assign([TopicPartition(part.topic, part.partition, part.start) for part in ranges])

@@ -13,13 +13,11 @@ from laneway._runtime.feeds import patiently
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
-
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway._kafka import Admin, AssignedConsumer, Place
 
-__all__ = ["Clients", "FreshSource", "Portion", "recover_copies"]
+__all__ = ["Clients", "Portion", "recover_copies"]
 
 _CHUNK = 500  # records of each partition that are read at first from the end of the error topic
 _MOST = 500_000  # a batch that parked more than this is not looked through: its copies may come twice
@@ -65,28 +63,6 @@ class Portion(Protocol):
     def pending(self) -> Sequence[OffsetRange]:
         """What waits on higher steps."""
         ...
-
-
-class FreshSource:
-    """A reader without the records whose copies are safe."""
-
-    def __init__(self, reader: Any, copied: CopyIndex) -> None:
-        self._reader = reader
-        self._copied = copied
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Every range is read to its end."""
-        return bool(self._reader.is_exhausted)
-
-    def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
-        """Up to *most* records."""
-        return self._copied.fresh(self._reader.fetch(most, timeout))
-
-    def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
-        """As `fetch`, as a table."""
-        table: pa.Table | None = self._reader.fetch_table(most, timeout)
-        return table
 
 
 def recover_copies(

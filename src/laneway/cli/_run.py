@@ -43,9 +43,6 @@ def run(
     config: ConfigOption = None,
     profile: ProfileOption = "default",
     brokers: BrokersOption = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Where Spark keeps its offsets; without one the group's offsets count.")
-    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Handle the records that are there now, then stop.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing unless something is wrong.")] = False,
     log_format: LogFormatOption = None,
@@ -61,7 +58,7 @@ def run(
     from laneway.cli._view import RunView
 
     overrides = {"engine": engine, "brokers": brokers, "log_format": log_format, "log_level": log_level}
-    settings = loaded(config, profile, overrides | {"spark.master": master, "spark.checkpoint": checkpoint})
+    settings = loaded(config, profile, overrides | {"spark.master": master})
     app = find_app(target)
     view = RunView(
         f"{app.name} on {where(settings)}",

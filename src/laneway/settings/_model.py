@@ -215,23 +215,16 @@ class SparkSettings(BaseModel):
         default="local[*]",
         description="Where Spark runs. The default uses all cores of this machine and needs no cluster.",
     )
-    checkpoint: Address | None = Field(
-        default=None,
-        description="Folder or URL that keeps Spark's own progress over restarts. Not set: a temporary folder, and the"
-        " offsets of the consumer group count. On a cluster it must be a place that all machines see.",
-    )
     trigger: Annotated[DurationType, lasting("0s", "1d")] = Field(
         default=timedelta(0),
         description="The shortest time between two batches. 0s starts the next one at once, for the lowest delay;"
         " longer costs delay and saves planning work.",
     )
-    batch_target: Annotated[DurationType, lasting("10ms", "1h")] = Field(
+    batch_time: Annotated[DurationType, lasting("10ms", "1h")] = Field(
         default=timedelta(seconds=5),
-        description="How long one batch should take. Shorter commits more often; longer has less overhead.",
-    )
-    max_batch_records: Annotated[int, whole(1)] = Field(
-        default=1_000_000,
-        description="The most records in one batch. Bounds what a restart repeats and what memory holds.",
+        description="After this time the tasks of a micro-batch begin no further record, and the batch ends when those"
+        " that were begun are done. Shorter commits more often and repeats less after a crash; longer has less"
+        " overhead.",
     )
     tasks: Annotated[int, whole(1, 100_000)] | None = Field(
         default=None,

@@ -29,8 +29,8 @@ _REFUSED = {
     "spark.redaction.regex": ("it decides which secrets Spark prints", "remove it"),
     "spark.sql.redaction.options.regex": ("it decides which secrets Spark prints", "remove it"),
     "spark.sql.redaction.string.regex": ("it decides which secrets Spark prints", "remove it"),
-    "spark.sql.streaming.checkpointlocation": ("the checkpoint belongs to one app", "use spark.checkpoint"),
-    "spark.sql.streaming.forcedeletetempcheckpointlocation": ("it deletes the offsets of the app", "remove it"),
+    "spark.sql.streaming.checkpointlocation": ("the consumer group keeps the progress of an app", "remove it"),
+    "spark.sql.streaming.forcedeletetempcheckpointlocation": ("laneway removes its own temporary folder", "remove it"),
     "spark.ui.enabled": ("it has its own setting", "use spark.ui"),
 }
 _OFF = {

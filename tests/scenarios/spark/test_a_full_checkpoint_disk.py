@@ -1,4 +1,4 @@
-"""The disk of the checkpoint is full: no handler is called for what could not be written down."""
+"""The disk of Spark's private folder is full: no handler is called for what could not be written down."""
 
 from __future__ import annotations
 
@@ -53,22 +53,23 @@ def test_a_run_does_not_begin_on_it(scene: Scene, small: Path) -> None:
     """Also not when the batch itself could be written down, but not that it is done: all of it would run again."""
     fill(small, left=8192)
     scene.produce(1_000)
-    run = scene.run("--checkpoint", str(small / "app"), seconds=0)
+    run = scene.run(seconds=0, TMPDIR=small)
     assert run.ended() == 1, run.output
     assert scene.calls() == []
-    assert f"the checkpoint folder {small / 'app'} cannot be written: No space left on device" in told(run.output)
+    assert "cannot be written: No space left on device" in told(run.output)
+    assert f"temporary folder {small}/" in told(run.output)
     assert "Traceback" not in run.output
 
 
 def test_a_batch_that_cannot_be_written_down_is_not_handled(scene: Scene, small: Path) -> None:
     """It gets full while the app runs: the batch that comes then ends the run before its handlers are called."""
     scene.produce(100)
-    run = scene.run("--checkpoint", str(small / "app"), seconds=0)
+    run = scene.run(seconds=0, TMPDIR=small)
     scene.after_calls(100)
     scene.until(lambda: scene.lag() == 0)
     fill(small)
     scene.produce(1_000, first=100)
     assert run.ended() == 1, run.output
     assert len(scene.calls()) == 100
-    assert str(small / "app") in told(run.output)
+    assert f"temporary folder {small}/" in told(run.output)
     assert "No space left on device" in told(run.output)

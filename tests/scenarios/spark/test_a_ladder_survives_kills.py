@@ -42,7 +42,7 @@ def test_every_record_reaches_its_end_in_the_order_that_the_mode_keeps(
         (scene.folder / "history" / kind).mkdir(parents=True)
     # In place every batch waits for the whole ladder.
     steps = "200ms,400ms" if mode == "blocking" else "1s,2s"
-    rest = {"mode": mode, "steps": steps, "seconds": 0.005, "lanes": 40, "LANEWAY_SPARK_BATCH_TARGET": "2s"}
+    rest = {"mode": mode, "steps": steps, "seconds": 0.005, "lanes": 40, "LANEWAY_SPARK_BATCH_TIME": "400ms"}
     for limit in (*(int(part * records) for part in kills), None):
         run = scene.run(target="support.ladder_app:app", **rest)
         if limit is not None:

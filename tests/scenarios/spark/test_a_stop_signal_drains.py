@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
-BATCH = 1_000
-
 
 def test_the_first_signal_finishes_the_batch(scene: Scene) -> None:
     """The first signal finishes and commits the running batch and exits with 0; a restart repeats nothing."""
     scene.produce(3_000)
-    first = scene.run(life="-1", seconds=0.02, LANEWAY_SPARK_MAX_BATCH_RECORDS=BATCH)
-    scene.after_calls(BATCH + 300, life="-1")
+    first = scene.run(life="-1", seconds=0.02)
+    scene.after_calls(1_300, life="-1")
     # To all processes: Ctrl-C reaches the whole group of a terminal, and a service manager ends whole groups too.
     os.killpg(first.process.pid, signal.SIGINT)
     assert first.ended() == 0, first.output
@@ -59,20 +57,3 @@ def test_the_second_signal_stops_now(scene: Scene) -> None:
     scene.finish_on_direct(life="-2", seconds=0)
     assert check(scene.calls("-2"), scene.ends()).is_clean
     assert scene.lag() == 0
-
-
-def test_a_forced_stop_with_a_checkpoint_loses_nothing(scene: Scene) -> None:
-    """A batch that was cut short is not in Spark's commit log, so a restart from the checkpoint handles all of it."""
-    scene.produce(600)
-    gate, checkpoint = scene.folder / "gate", str(scene.folder / "checkpoint")
-    first = scene.run("--checkpoint", checkpoint, life="-1", gate=gate)
-    eventually(lambda: "consuming" in first.output and first.workers(), timeout=90)
-    eventually(lambda: any(worker.num_threads() > 8 for worker in first.workers()), timeout=60, why="calls that wait")
-    first.send(signal.SIGTERM)
-    eventually(lambda: "stopping" in first.output, timeout=30)
-    first.send(signal.SIGTERM)
-    assert first.ended(30) == 3, first.output
-    assert "Traceback" not in first.output
-    gate.touch()
-    scene.finish("--checkpoint", checkpoint, life="-2", seconds=0)
-    assert check(scene.calls("-2"), scene.ends()).is_clean

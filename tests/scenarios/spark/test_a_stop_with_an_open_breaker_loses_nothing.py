@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 APP = "support.breaker_app:app"
-DRAIN = 4
 
 
-def test_a_stop_ends_within_drain_and_the_records_are_read_again(scene: Scene) -> None:
+def test_a_stop_waits_for_no_probe_and_the_records_are_read_again(scene: Scene) -> None:
     """While it is open hardly anything is called and no processor time is used; nothing is committed or parked."""
     scene.produce(600)
     vain, up = scene.folder / "vain", scene.folder / "up"
-    first = scene.run(target=APP, life="-1", vain=vain, up=up, LANEWAY_DRAIN=f"{DRAIN}s")
+    first = scene.run(target=APP, life="-1", vain=vain, up=up)
     eventually(lambda: "the breaker of handler 'handle' opened" in first.output, timeout=90, why=lambda: first.output)
     assert "ConnectionError: the dependency is down" in first.output
     assert "next probe is in 500ms" in first.output
@@ -37,9 +36,7 @@ def test_a_stop_ends_within_drain_and_the_records_are_read_again(scene: Scene) -
     assert vain.stat().st_size - called <= len(workers) * (time.monotonic() - began)
     assert spent < 0.1 * (time.monotonic() - began)
     first.send(signal.SIGTERM)
-    asked = time.monotonic()
-    assert first.ended(DRAIN + 20) == 3, first.output
-    assert time.monotonic() - asked > DRAIN - 1
+    assert first.ended(20) == 0, first.output
     eventually(lambda: not first.family(), timeout=20, why=lambda: f"the end of {first.family()}")
     assert scene.calls("-1") == []
     assert (scene.lag(), scene.parked()) == (600, [])

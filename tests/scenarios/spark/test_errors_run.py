@@ -50,7 +50,7 @@ def test_nothing_is_lost_when_a_run_is_killed(scene: Scene) -> None:
     assert sum(scene.ends(scene.error_topic).values()) == RECORDS
     before = scene.ends(scene.error_topic)
     rest = {"target": APP, "command": "errors run"}
-    run = scene.run("--stop-when-new", "0s", life="-1", seconds=0.02, LANEWAY_SPARK_MAX_BATCH_RECORDS=600, **rest)
+    run = scene.run("--stop-when-new", "0s", life="-1", seconds=0.02, LANEWAY_SPARK_BATCH_TIME="400ms", **rest)
     scene.after_calls(700, life="-1")
     run.kill()
     eventually(lambda: not run.family(), timeout=30, why="the end of the workers")

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import TopicPartition
 
-from support.waiting import eventually
-
 if TYPE_CHECKING:
     from support.spark_scene import Scene
 
@@ -45,24 +43,4 @@ def test_deleted_records(scene: Scene, spark: object) -> None:
     tally = scene.once(on_data_loss="continue")
     assert (tally.lost, tally.handled, tally.gaps) == (47, 63, 0)
     assert {call.offset for call in scene.calls()} == {*range(100), *range(137, 200)}
-    assert scene.lag() == 0
-
-
-@pytest.mark.soak  # the same without a checkpoint: test_recreated_topics.py
-def test_a_recreated_topic(scene: Scene) -> None:
-    """A topic that was deleted and recreated fails the run by name, or is read from its start if that is asked for."""
-    flags = ("--checkpoint", str(scene.folder / "checkpoint"))
-    scene.produce_rows([(b"k", b"v")] * 100, partition=1)
-    scene.finish(*flags, seconds=0, life="-1")
-    scene.admin.delete(scene.topic)
-    eventually(lambda: not scene.admin.partitions(scene.topic))
-    scene.create(scene.topic, 3)
-    scene.produce_rows([(b"k", b"v")] * 30, partition=1)
-
-    failed = scene.run("--once", *flags, seconds=0, life="-2")
-    assert failed.ended() == 1, failed.output
-    for part in (f"{scene.topic}[1]", "30", "100", "on_data_loss: continue"):
-        assert part in _told(failed.output)
-    scene.finish(*flags, seconds=0, life="-2", LANEWAY_ON_DATA_LOSS="continue")
-    assert scene.verdict("-2").is_clean
     assert scene.lag() == 0

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 def test_lag_is_what_was_not_handled(scene: Scene) -> None:
     """At every moment each committed offset is at or below the lowest unfinished one; in the end lag is exact."""
     scene.produce(3_000)
-    run = scene.run(seconds=0.02, LANEWAY_SPARK_MAX_BATCH_RECORDS=500)
+    run = scene.run(seconds=0.02, LANEWAY_SPARK_BATCH_TIME="200ms")
     scene.after_calls(1)
     looks: list[dict[int, int]] = []
 

@@ -53,48 +53,41 @@ class Calls:
         return [(int(partition), int(offset)) for kind, partition, offset in words if kind == value.decode()]
 
 
-def once(
-    scene: Scene, calls: Calls, kind: type[Any] = SparkEngine, *, checkpoint: Path | None = None, **more: Any
-) -> Any:
+def once(scene: Scene, calls: Calls, kind: type[Any] = SparkEngine, **more: Any) -> Any:
     """Run to the end of what waits."""
     settings = load(overrides={"brokers": scene.bootstrap, **more})
-    place = {"checkpoint": str(checkpoint)} if checkpoint else {}
-    return calls.app.run(kind(settings, once=True, **place))
+    return calls.app.run(kind(settings, once=True))
 
 
 @pytest.mark.parametrize(
-    ("first", "end", "has_checkpoint"),
-    [(SparkEngine, 150, False), (DirectEngine, 50, False), (SparkEngine, 150, True)],
-    ids=["inside the new log", "past the new log, after direct", "with a checkpoint"],
+    ("first", "end"),
+    [(SparkEngine, 150), (DirectEngine, 50)],
+    ids=["inside the new log", "past the new log, after direct"],
 )
-def test_while_nothing_ran(scene: Scene, spark: object, first: type[Any], end: int, *, has_checkpoint: bool) -> None:
+def test_while_nothing_ran(scene: Scene, spark: object, first: type[Any], end: int) -> None:
     """The next run fails on either engine and changes nothing; asked to go on, it reads the new topic once."""
     calls = Calls(scene)
-    checkpoint = scene.folder / "checkpoint" if has_checkpoint else None
     produce(scene, 100, OLD)
-    once(scene, calls, first, checkpoint=checkpoint if first is SparkEngine else None)
+    once(scene, calls, first)
     before = scene.commits()
     assert before[1][0] == 100
     scene.recreate()
     produce(scene, end, NEW)
-    if not has_checkpoint:
-        scene.commit_text(
-            before
-        )  # Kafka deletes them with the topic; one that came late, or another broker, leaves them
+    scene.commit_text(before)  # Kafka deletes them with the topic; one that came late, or another broker, leaves them
     before = scene.commits()
 
-    for engine in (SparkEngine,) if has_checkpoint else (SparkEngine, DirectEngine):
+    for engine in (SparkEngine, DirectEngine):
         with pytest.raises(DataLossError) as told:
-            once(scene, calls, engine, checkpoint=checkpoint)
+            once(scene, calls, engine)
         for part in (f"{scene.topic}[1]", "100", str(end), "deleted and recreated:", "on_data_loss: continue"):
             assert part in str(told.value)
     assert scene.commits() == before
     assert not calls.of(NEW)
 
-    once(scene, calls, checkpoint=checkpoint, on_data_loss="continue")
+    once(scene, calls, on_data_loss="continue")
     assert sorted(calls.of(NEW)) == [(1, offset) for offset in range(end)]
     assert scene.lag() == 0
-    once(scene, calls, checkpoint=checkpoint)  # the loss is dealt with
+    once(scene, calls)  # the loss is dealt with
     assert len(calls.of(NEW)) == end
 
 

@@ -197,18 +197,21 @@ def test_on_spark(scene: Scene, guarded: tuple[broker.Running, str]) -> None:
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("spark.driver.memory 700m\nspark.org.example.installed yes\n")
     scene.produce(20)
-    flags = ("--brokers", guarded[1], "--checkpoint", str(scene.folder / "checkpoint"))
+    flags = ("--brokers", guarded[1])
     variables = {"LANEWAY_DEBUG": 1, "LANEWAY_SPARK_UI": "true", "TMPDIR": scratch, "SPARK_CONF_DIR": conf}
     with spying() as spy:
         run = scene.run(*flags, config=config, seconds=0, gate=gate, **variables, **OURS, **PLAIN)
         scene.until(run.workers)
         page = shown_by_the_page(port)
         arguments = [word for process in run.family() for word in words_of(process.pid)]
+        kept = [path.read_bytes() for path in scratch.rglob("*") if path.is_file()]
         gate.touch()
         scene.after_calls(20)
         run.send(signal.SIGTERM)
         assert run.ended() == 0, run.output
 
+    assert any(b"batch" in text for text in kept)  # Spark's checkpoint, which goes with the run
+    assert [text for text in kept if MARK.encode() in text] == []
     assert len(spy.seen) > 5
     assert "-Xmx600m" in arguments  # what only the start of the JVM can do was done
     assert spy.arguments == set()
@@ -217,7 +220,7 @@ def test_on_spark(scene: Scene, guarded: tuple[broker.Running, str]) -> None:
     assert "spark.org.example.installed" in page  # of spark-defaults.conf, which is read as ever
     assert found_in(page) == []
     assert found_in(run.output) == []
-    files = [path for name in ("events", "checkpoint", "scratch") for path in (scene.folder / name).rglob("*")]
+    files = [path for name in ("events", "scratch") for path in (scene.folder / name).rglob("*")]
     assert any(scene.folder / "events" in path.parents and path.stat().st_size > 10_000 for path in files)
     assert [path for path in files if path.is_file() and MARK.encode() in path.read_bytes()] == []
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -50,10 +48,10 @@ class Query:
         self.names = []
         Query.made.append(self)
 
-    def start(self, spark, *, checkpoint, trigger, once, name):
+    def start(self, spark, *, folder, trigger, once, name):
         assert once
         self.names.append(name)
-        Path(urlsplit(checkpoint).path).mkdir(parents=True)
+        folder.mkdir(parents=True)
 
     @property
     def is_active(self):

@@ -1,12 +1,14 @@
-"""Batch sizes and tasks."""
+"""Positions, and how a batch is cut into tasks."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laneway._engines.spark.plan import BatchSize, pack, spread
+from laneway._engines.spark.group_commits import commits_of
+from laneway._engines.spark.plan import Position, TaskReport, merged, pack
 from laneway._kafka import OffsetRange
+from laneway.observe import Tally
 
 lengths = st.dictionaries(st.integers(0, 40), st.integers(0, 100_000), max_size=20)
 
@@ -52,57 +54,63 @@ def test_little_work_is_one_task():
     assert len(pack("h", ranges_of(dict.fromkeys(range(15), 20)), lanes=300, tasks=4)) == 1
 
 
-@given(lengths, st.integers(1, 200_000))
-def test_a_batch_is_cut_in_proportion(counts, limit):
-    """No partition with records is left out, none gives more than it has, and the limit is kept but for one each."""
-    taken = spread(counts, limit)
-    assert all(taken.get(partition, 0) <= count for partition, count in counts.items())
-    assert all(taken[partition] >= 1 for partition, count in counts.items() if count)
-    assert sum(taken.values()) <= limit + len(counts)
+offsets = st.integers(0, 60)
+positions = st.builds(
+    lambda end, unfinished: Position(end, tuple(sorted(offset for offset in unfinished if offset < end))),
+    st.integers(0, 60),
+    st.sets(offsets),
+)
 
 
-def test_a_batch_lasts_about_its_target():
-    """After one measurement the next batch is as many records as fit into the target."""
-    size = BatchSize(target=5, most=1_000_000, first=10_000)
-    size.measured(10_000, seconds=1.1)
-    assert size.limit == 50_000
+def finished(position):
+    return {offset for offset in range(100) if offset < position.end and offset not in position.unfinished}
 
 
-def test_a_batch_grows_no_more_than_eightfold():
-    """One lucky measurement cannot ask for an hour of work."""
-    size = BatchSize(target=5, most=10_000_000, first=1_000)
-    size.measured(1_000, seconds=0.001)
-    assert size.limit == 8_000
+@given(st.lists(positions, min_size=1, max_size=4))
+def test_several_handlers_have_finished_what_each_has(found):
+    """An offset counts only when all of them have done it."""
+    assert finished(merged(found)) == set.intersection(*map(finished, found))
 
 
-def test_a_small_batch_does_not_slow_the_pace():
-    """A batch of ten records is all overhead and says nothing about a large one."""
-    size = BatchSize(target=5, most=1_000_000, first=10_000)
-    size.measured(50_000, seconds=5.1)
-    size.measured(10, seconds=0.5)
-    assert size.limit == 50_000
+@given(positions)
+def test_a_commit_says_what_a_position_is(position):
+    """Whoever begins at the commit begins at the position."""
+    again = Position.of(position.begin, f"{position.text}~77")
+    assert finished(again) | set(range(position.begin)) == finished(position) | set(range(position.begin))
+    assert again.begin == position.begin
 
 
-def test_a_small_batch_does_not_take_back_what_was_proven():
-    """Between two large batches some retries were due: the second may be as large as without them."""
-    size = BatchSize(target=5, most=10_000_000, first=1_000)
-    size.measured(8_000, seconds=0.11)
-    size.measured(500, seconds=0.05)
-    assert size.limit == 64_000
+@given(positions, offsets, st.sets(offsets))
+def test_a_span_adds_to_what_was_finished(position, reached, left):
+    """Up to where it was read the span's word counts; behind it what was finished before."""
+    reached = max(reached, position.begin)
+    open_ = tuple(offset for offset in sorted(left) if position.begin <= offset < reached)
+    moved = position.moved(reached, [offset for offset in open_ if offset not in finished(position)])
+    assert {offset for offset in finished(moved) if offset >= reached} == {
+        offset for offset in finished(position) if offset >= reached
+    }
+    assert {offset for offset in finished(moved) if offset < reached} == set(range(reached)) - {
+        offset for offset in open_ if offset not in finished(position)
+    }
 
 
-def test_a_large_batch_that_took_long_proves_no_more_than_itself():
-    """One that turned out slow is where growth begins again."""
-    size = BatchSize(target=5, most=10_000_000, first=1_000)
-    size.measured(400_000, seconds=4.1)
-    size.measured(200_000, seconds=100.1)
-    size.measured(10_000, seconds=0.001)
-    assert size.limit == 1_600_000
+def report(route, positions, others=None, since=77, topic_id=""):
+    since = dict.fromkeys(positions, since)
+    return TaskReport(1, 1, route, "orders", topic_id, positions, others or {}, since, Tally())
 
 
-def test_a_handler_that_turned_slow_gets_smaller_batches():
-    """Large batches that take too long lower the pace."""
-    size = BatchSize(target=5, most=1_000_000, first=10_000)
-    size.measured(50_000, seconds=5.1)
-    size.measured(50_000, seconds=50.1)
-    assert size.limit == 27_500
+def test_what_is_committed_is_what_all_handlers_have_finished():
+    """Those with a task in the batch say so themselves; for the others the planner has said it."""
+    found = commits_of(
+        [
+            report("charge", {0: Position(9), 1: Position(5)}, {1: Position(3)}, topic_id="o" * 22),
+            report("mail", {0: Position(8, (6,))}, topic_id="o" * 22),
+        ]
+    )
+    assert found == {("orders", 0): (6, f"L1bAg~77@{'o' * 22}"), ("orders", 1): (3, f"L1u~77@{'o' * 22}")}
+
+
+def test_a_report_comes_back_as_it_was():
+    """Rows travel as bytes."""
+    row = report("charge", {0: Position(9, (4, 7))}, {0: Position(3)})
+    assert TaskReport.decode(row.encode()) == row

@@ -1,4 +1,4 @@
-"""What the planner commits, and what it takes for the pace of a batch."""
+"""What the planner plans and commits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import pytest
 from laneway import App, Topic
 from laneway._engines.spark import group_commits as _group_commits
 from laneway._engines.spark import planner as _planner
+from laneway._engines.spark.control import Progress
+from laneway._engines.spark.plan import Position
 from laneway._engines.spark.planner import Planner
 from laneway._engines.spark.query_spec import QuerySpec
 from laneway._runtime.topics import Feed
+
+ID = "o" * 22
+PLACE = ("orders", 0)
+NOW = 10**13
 
 
 class Group:
@@ -23,108 +29,224 @@ class Group:
 
     def commit_all(self, offsets, *, wait):
         self.commits.append(dict(offsets))
+        self.found |= offsets
 
     def known(self, places):
-        return self.found
+        return {place: self.found[place] for place in places if place in self.found}
+
+
+class Admin:
+    """One topic of one partition that keeps everything."""
+
+    def __init__(self, *_):
+        self.ends = {PLACE: 0}
+
+    def partitions(self, topic):
+        return [0]
+
+    def starts(self, topic, partitions):
+        return dict.fromkeys(partitions, 0)
+
+    def ends_of(self, places, timeout=5.0):
+        return {place: self.ends.get(place, 0) for place in places}
+
+    def high_watermarks(self, places):
+        return self.ends_of(places)
+
+    def first_since(self, places, timeout=5.0):
+        return dict.fromkeys(places)
+
+    def topic_ids(self, topics):
+        return dict.fromkeys(topics, ID)
+
+
+class Line:
+    """What the driver says."""
+
+    link = None
+
+    def __init__(self, *_):
+        self.orders = SimpleNamespace(is_stopping=False, pause=0, tasks=0)
+        self.known = {}
+        self.said = []
+
+    def answer(self, **said):
+        self.said.append(said)
+
+    def progress(self, batch):
+        return self.known.get(batch)
 
 
 def charge(record):
     """Do nothing."""
 
 
+def mail(record):
+    """Do nothing."""
+
+
 @pytest.fixture
-def planner(monkeypatch):
-    """A planner without a broker."""
+def planning(monkeypatch):
+    """Planners without a broker."""
     monkeypatch.setattr(_planner, "GroupOffsets", Group)
-    monkeypatch.setattr(_planner, "Admin", lambda *_: None)
-    app = App("billing")
-    app.handler(Topic("orders"))(charge)
-    feeds = (Feed("orders", ("charge",)),)
-    rest = {"feeds": feeds}
-    return Planner(QuerySpec("billing", "orders", ("charge",), QuerySpec.pickled(app), (), {}, {}, {}, **rest))
+    monkeypatch.setattr(_planner, "Admin", Admin)
+    monkeypatch.setattr(_planner, "ControlLine", Line)
+    monkeypatch.setattr(_planner, "_WAIT", 0.0)
+
+    def planner(*names, steps=()):
+        app = App("billing")
+        for function in (charge, mail):
+            app.handler(Topic("orders"))(function)
+        feeds = (Feed("orders", names), *(Feed(topic, names, 1, 0.001) for topic in steps))
+        made = Planner(QuerySpec("billing", "orders", names, QuerySpec.pickled(app), (), {}, {}, {}, feeds=feeds))
+        monkeypatch.setattr(made._feeds, "tend", lambda guard: None)
+        made._commits._began = NOW
+        return made
+
+    return planner
+
+
+@pytest.fixture
+def planner(planning):
+    """Of one handler."""
+    return planning("charge")
+
+
+def progress(planner, **positions):
+    """The driver has committed what the tasks of the last batch have finished."""
+    found = [(name, *PLACE, position) for name, position in positions.items()]
+    planner._line.known[planner._batch] = Progress(1, planner._batch, found)
+
+
+def test_a_batch_is_what_is_not_finished(planner):
+    """Up to the end of the log; the next one begins where the tasks of this one have come to."""
+    batch = planner.initial()
+    planner._admin.ends = {PLACE: 1_000}
+    batch = planner.latest(batch)
+    (share,) = planner.shares()
+    assert (share.ranges[0].start, share.ranges[0].end, share.batch) == (0, 1_000, batch["batch"])
+    progress(planner, charge=Position(400, (20, 30)))
+    after = planner.latest(batch)
+    assert after != batch
+    (share,) = planner.shares()
+    assert (share.ranges[0].start, share.ranges[0].end) == (20, 1_000)
+    assert share.positions == ((0, Position(400, (20, 30))),)
+    progress(planner, charge=Position(1_000))
+    assert planner.latest(after) == after
+
+
+def test_without_word_of_the_driver_a_batch_begins_at_the_group(planner):
+    """It has committed before Spark asks for the next batch."""
+    batch = planner.initial()
+    planner._admin.ends = {PLACE: 100}
+    planner.latest(batch)
+    planner.shares()
+    planner._group.found[PLACE] = (40, f"{Position(60, (40, 50)).text}~77@{ID}")
+    planner.latest(batch)
+    (share,) = planner.shares()
+    assert share.ranges[0].start == 40
+    assert share.positions == ((0, Position(60, (40, 50))),)
+
+
+def test_a_run_begins_at_the_group_and_leaves_out_what_its_map_says(planner):
+    """The map of an engine that was killed counts, too; and an owner says so before anything is copied."""
+    planner._group.found[PLACE] = (5, f"{Position(9, (5,)).text}~77@{ID}")
+    planner._admin.ends = {PLACE: 9}
+    planner.latest(planner.initial())
+    assert planner._group.commits[0] == {PLACE: (5, f"L1bDg~77@{ID}")}
+    (share,) = planner.shares()
+    assert share.positions == ((0, Position(9, (5,))),)
+    assert share.since == (("orders", 0, 5, 77),)
+
+
+def test_a_handler_waits_for_the_slowest_one(planning):
+    """What it has done past the group's offset is done again after a crash, so that has a bound."""
+    planner = planning("charge", "mail")
+    batch = planner.initial()
+    planner._admin.ends = {PLACE: 1_000_000}
+    planner.latest(batch)
+    fast, slow = planner.shares()
+    assert fast.ranges == slow.ranges
+    end = fast.ranges[0].end
+    assert end < 1_000_000
+    progress(planner, charge=Position(end), mail=Position(0))
+    planner.latest(batch)
+    (share,) = planner.shares()
+    assert share.route == "mail"
+    assert share.others == ((0, Position(end)),)
+    progress(planner, mail=Position(end))
+    planner.latest(batch)
+    assert len(planner.shares()) == 2
 
 
 def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):
     """Kafka forgets the offset of a partition that is idle for a week; an app that runs must not lose its place."""
-    places = {("orders", 0): 5, ("orders", 1): 7}
-    planner._commits.commit(places)
-    planner._commits.commit(places)
-    said = {place: (at, f"L1u~{planner._commits._began}") for place, at in places.items()}
+    batch = planner.initial()
+    planner.latest(batch)
+    said = {PLACE: (0, f"L1u~{NOW}@{ID}")}
     assert planner._group.commits == [said, {}]
     monkeypatch.setattr(_group_commits, "_RENEW", -1.0)
-    planner._commits.commit(places)
+    planner.latest(batch)
     assert planner._group.commits[-1] == said
 
 
-def test_a_commit_names_its_topic_and_is_said_again_for_another_one(planner):
-    """The same offset in a topic that was recreated is another one. Retry topics are not named."""
-    old, new = "o" * 22, "n" * 22
-    planner._commits._since = {}
-    planner._commits._began = 77
-    planner._commits.commit({("orders", 0): 0, ("orders.retry", 0): 3}, old)
-    planner._commits.commit({("orders", 0): 0, ("orders.retry", 0): 3}, new)
-    first, second = planner._group.commits
-    assert first == {("orders", 0): (0, f"L1u~77@{old}"), ("orders.retry", 0): (3, "L1u~77")}
-    assert second == {("orders", 0): (0, f"L1u~77@{new}")}
-
-
-def test_offsets_carry_the_id_of_their_topic(planner):
-    """Spark's log keeps both together; one that was written before there were ids can be read."""
-    places = {("orders", 0): 5, ("orders", 10): 7, ("orders.retry", 0): 3}
-    offsets = planner._as_offsets(places, "o" * 22)
-    assert (planner._id_of(offsets), _planner._as_places(offsets)) == ("o" * 22, places)
-    before = planner._as_offsets(places, "")
-    assert before == {"orders": {"0": 5, "10": 7}, "orders.retry": {"0": 3}}
-    assert (planner._id_of(before), _planner._as_places(before)) == ("", places)
-
-
-NOW = 10**13
-PLACE = ("orders", 0)
+def test_what_the_driver_has_committed_is_not_committed_again(planner):
+    """Each commit is a request to the coordinator."""
+    batch = planner.initial()
+    planner._admin.ends = {PLACE: 100}
+    planner.latest(batch)
+    planner.shares()
+    progress(planner, charge=Position(60, (40,)))
+    planner.latest(batch)
+    assert planner._group.commits[-1] == {}
 
 
 @pytest.mark.parametrize(
-    ("found", "is_of_group", "since"),
+    ("found", "since"),
     [
-        ({}, True, NOW),  # a new group
-        ({PLACE: (5, "L1c")}, True, NOW),  # ended well
-        ({PLACE: (5, "")}, True, NOW),  # reset, or committed by another tool
-        ({PLACE: (5, "L1u~77")}, True, 77),  # killed
-        ({PLACE: (5, "L1rAQ~77")}, True, 77),  # killed on the direct engine
-        ({PLACE: (5, "L1rAQ")}, True, 0),  # the same, of a version that wrote no time
-        ({PLACE: (5, "")}, False, NOW),  # a checkpoint, and a reset to where it stands
-        ({PLACE: (3, "L1u~77")}, False, 77),  # killed between the checkpoint and the group's offset
-        ({PLACE: (3, "")}, False, 0),  # a checkpoint counts, whatever the group says
-        ({}, False, 0),
+        ({}, NOW),  # a new group
+        ({PLACE: (5, "L1c")}, NOW),  # ended well
+        ({PLACE: (5, "")}, NOW),  # reset, or committed by another tool
+        ({PLACE: (5, "L1u~77")}, 77),  # killed
+        ({PLACE: (5, "L1rAQ~77")}, 77),  # killed on the direct engine
+        ({PLACE: (5, "L1rAQ")}, 0),  # the same, of a version that wrote no time
     ],
 )
-def test_since_when_copies_count(planner, found, is_of_group, since):
+def test_since_when_copies_count(planner, found, since):
     """Those of a killed run do. Without laneway's marker the offset is a reset, and none do."""
-    planner._group.found, planner._commits.is_of_group, planner._commits._began = found, is_of_group, NOW
-    planner._commits.learn({PLACE: 5})
-    assert planner._commits._since == {PLACE: since}
-    planner._commits.commit({PLACE: 6})
-    assert planner._group.commits == [{PLACE: (6, f"L1u~{since}")}]
+    planner._group.found, planner._admin.ends = dict(found), {PLACE: 9}
+    planner.initial()
+    offset = 5 if found else 0
+    assert planner._group.commits == [{PLACE: (offset, f"L1u~{since}@{ID}")}]
 
 
-def test_the_last_commit_says_that_nothing_is_under_way(planner):
-    """So that the next run need not look for copies."""
-    planner._commits.commit_for_good({PLACE: 6}, "")
-    assert planner._group.commits == [{PLACE: (6, "L1c")}]
+@pytest.mark.parametrize(("left", "text"), [((), "L1c"), ((4,), "L1bPg~")], ids=["nothing is left", "a map"])
+def test_the_last_commit_says_that_nothing_is_under_way(planner, left, text):
+    """So that the next run need not look for copies of earlier ones."""
+    batch = planner.initial()
+    planner._admin.ends = {PLACE: 10}
+    planner.latest(batch)
+    planner.shares()
+    progress(planner, charge=Position(10, left))
+    planner._line.orders.is_stopping = True
+    planner.latest(batch)
+    offset, said = planner._group.commits[-1][PLACE]
+    assert offset == (left[0] if left else 10)
+    assert said.startswith(text)
+    assert said.endswith(f"@{ID}")
+    assert planner._line.said == [{"is_drained": True}]
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "read"),
-    [
-        (("", 0), ("n" * 22, 5), 5),
-        (("n" * 22, 0), ("n" * 22, 5), 5),
-        (("o" * 22, 7), ("n" * 22, 0), 0),
-        (("o" * 22, 0), ("n" * 22, 5), 0),
-    ],
-    ids=["from before there were ids", "the same topic", "recreated", "recreated, and never asked for"],
-)
-def test_a_batch_reads_what_lies_between_offsets_of_one_topic(planner, start, end, read):
-    """Between a deleted topic and the new one there is nothing; an id that is learned late takes nothing away."""
-    planner._recovered, planner._source = {}, SimpleNamespace(name="orders", is_other=lambda *_, **__: False)
-    planner._feeds = SimpleNamespace(logs={("orders", 0): 9}, tend=lambda guard: None, partitions=lambda feed: 1)
-    offsets = [planner._as_offsets({("orders", 0): offset}, topic_id) for topic_id, offset in (start, end)]
-    assert sum(share.length for share in planner.shares(*offsets)) == read
+@pytest.mark.parametrize(("text", "first"), [("L1u~77", {"orders"}), ("L1c", {"orders", "orders.retry"})])
+def test_what_a_killed_run_may_have_begun_is_not_repeated_beside_its_copies(planning, text, first):
+    """The first batch after a kill reads the source alone; from then on retry topics are read with it."""
+    planner = planning("charge", steps=("orders.retry",))
+    retry = ("orders.retry", 0)
+    planner._group.found = {PLACE: (5, text), retry: (0, text)}
+    planner._admin.ends = {PLACE: 20, retry: 3}
+    batch = planner.initial()
+    planner.latest(batch)
+    assert {share.ranges[0].topic for share in planner.shares()} == first
+    progress(planner, charge=Position(10))
+    planner.latest(batch)
+    assert {share.ranges[0].topic for share in planner.shares()} == {"orders", "orders.retry"}

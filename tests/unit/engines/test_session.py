@@ -23,20 +23,12 @@ def stream(tasks, routes):
 
 def test_a_second_copy_of_a_task_is_never_started():
     """Speculation would run two calls of a key at once."""
-    assert session_conf("local", "/tmp/x", ui=False, extra={})["spark.speculation"] == "false"
-
-
-def test_other_file_systems_keep_spark_s_own_checkpoint_files():
-    """What is safe and fast on a local disk is not assumed of an object store."""
-    local = session_conf("local", "file:///data", ui=False, extra={})
-    remote = session_conf("local", "s3a://lake/app", ui=False, extra={})
-    assert "spark.hadoop.fs.file.impl" in local
-    assert "spark.hadoop.fs.file.impl" not in remote
+    assert session_conf("local", ui=False, extra={})["spark.speculation"] == "false"
 
 
 def test_a_user_s_setting_wins():
     """`spark.conf` goes over every default."""
-    assert session_conf("local", "/x", ui=False, extra={"spark.task.maxFailures": "2"})["spark.task.maxFailures"] == "2"
+    assert session_conf("local", ui=False, extra={"spark.task.maxFailures": "2"})["spark.task.maxFailures"] == "2"
 
 
 def test_java_starts_with_a_private_file_without_secrets(tmp_path, monkeypatch):
@@ -67,7 +59,7 @@ def test_java_starts_with_a_private_file_without_secrets(tmp_path, monkeypatch):
 def test_spark_is_told_what_it_must_not_show():
     """Names that tell, values of {env: ...} whatever their name is, and passwords within addresses."""
     extra = {"spark.hadoop.my.sesame": SecretText("x"), "spark.plain": "1"}
-    pattern = session_conf("local", "/x", ui=False, extra=extra)["spark.redaction.regex"]
+    pattern = session_conf("local", ui=False, extra=extra)["spark.redaction.regex"]
     shown = re.compile(pattern.replace(r"\Q", "").replace(r"\E", ""))
 
     hidden = ["fs.s3a.secret.key", "fs.azure.account.key.lake", "my.sesame", "http://me:pw@host:80", "FS.TOKEN"]

@@ -299,7 +299,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "spark checkpoint": (
         "default:\n  spark: {conf: {spark.sql.streaming.checkpointLocation: x}}\n",
-        [(2, "spark.conf.spark.sql.streaming.checkpointLocation", "use spark.checkpoint")],
+        [(2, "spark.conf.spark.sql.streaming.checkpointLocation", "remove it")],
     ),
     "spark daemon": (
         "default:\n  spark: {conf: {spark.python.daemon.module: x}}\n",
@@ -308,7 +308,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     "spark master": ("default:\n  spark: {master: kubernetes}\n", [(2, "spark.master", "this is not a Spark master")]),
     "spark tasks": ("default:\n  spark: {tasks: 0}\n", [(2, "spark.tasks", "0 is out of range")]),
     "spark trigger": ("default:\n  spark: {trigger: 5}\n", [(2, "spark.trigger", "5 has no unit")]),
-    "spark target": ("default:\n  spark: {batch_target: 0s}\n", [(2, "spark.batch_target", "from 10ms to 1h")]),
+    "spark target": ("default:\n  spark: {batch_time: 0s}\n", [(2, "spark.batch_time", "from 10ms to 1h")]),
 }
 
 

@@ -76,7 +76,6 @@ WRONG_PLACES += [
     *(f"{SECURITY}password: {text}\n" for text in (f"*{PLANTED}", f"!{PLANTED}", f"!!{PLANTED}", f"{{{PLANTED}: x}}")),
     f"{SECURITY}oauth: {{client_id: a, client_secret: {{env: PATH}}, token_url: 'https://app:{PLANTED}@h/token'}}\n",
     f"default: {{spark: {{conf: {{spark.hadoop.fs.s3a.secret.key: [{PLANTED}]}}}}}}",
-    f"default: {{spark: {{checkpoint: 's3a://key:{PLANTED}@lake/app'}}}}",
     f"default: {{spark: {{master: 'spark://app:{PLANTED}@h:7077'}}}}",
 ]
 

@@ -1,32 +1,27 @@
-"""The folder of a checkpoint: whether it is on this machine, and whether it can be written."""
+"""Spark's private folder: whether it can be written."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from laneway.errors import CheckpointError
 
-__all__ = ["is_local", "require_writable"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["require_writable"]
 
 _PROBE = 64 * 1024  # bytes; a batch writes some KB, before its handlers are called and again when they are done
 
 
-def is_local(checkpoint: str) -> bool:
-    """Whether it is a folder and not the address of another file system."""
-    return "://" not in checkpoint or checkpoint.startswith("file:")
-
-
-def require_writable(checkpoint: str) -> None:
-    """Write a little into a local folder, now: a full disk would show only when the handlers of a batch have run.
+def require_writable(folder: Path) -> None:
+    """Write a little into it, now: a full disk would show only when the handlers of a batch have run.
 
     Raises:
         CheckpointError: it cannot be written.
     """
-    if not is_local(checkpoint):
-        return
-    folder = Path(checkpoint.removeprefix("file://").removeprefix("file:"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix=".laneway-probe-", dir=folder, buffering=0) as probe:
@@ -37,6 +32,6 @@ def require_writable(checkpoint: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise CheckpointError(
-            f"the checkpoint folder {folder} cannot be written: {reason}. Make room and allow writing there, or give "
-            f"another folder as spark.checkpoint"
+            f"Spark's temporary folder {folder} cannot be written: {reason}. Make room and allow writing there, or "
+            f"name another folder in the environment variable TMPDIR"
         ) from error

@@ -51,7 +51,7 @@ def main(java_options: str) -> None:  # noqa: C901 - one script, read from top t
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory() as folder:
         builder = SparkSession.builder.master("local[2]").config("spark.driver.extraJavaOptions", java_options)
-        for name, value in session_conf("local[2]", folder, ui=False, extra={}).items():
+        for name, value in session_conf("local[2]", ui=False, extra={}).items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         spark.dataSource.register(Source)

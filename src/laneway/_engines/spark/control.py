@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from laneway._engines.spark.plan import Position  # noqa: TC001 - the decoder looks it up
 from laneway.observe import Tally  # noqa: TC001 - the decoder looks it up
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Notice",
     "Orders",
     "Over",
+    "Progress",
     "RefusedError",
     "frame",
     "prove_as_driver",
@@ -40,8 +42,8 @@ __all__ = [
     "read_to_process",
 ]
 
-LIMIT = 4 * 1024 * 1024
-"""Bytes of a frame; a tally with as many events as it keeps takes some 100 KB."""
+LIMIT = 64 * 1024 * 1024
+"""Bytes of a frame. A tally takes some 100 KB; a position takes nine bytes for each record that waits in a buffer."""
 _LOGIN_LIMIT = 1024
 _LOGIN_TIME = 5.0  # seconds; one that connects and says nothing must not be kept
 _HEAD = 4
@@ -79,8 +81,6 @@ class Orders(msgspec.Struct, frozen=True, tag=True):
     """Number of the pause that was asked for; 0 for none. A confirmation repeats it."""
     tasks: int = 0
     """Most tasks of a handler in a batch; 0 for as many as planned."""
-    waited: float = 0.0
-    """Seconds that the last batch waited for back-offs."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
@@ -116,6 +116,15 @@ class Figures(msgspec.Struct, frozen=True, tag=True):
     tally: Tally
 
 
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """What the tasks of a batch have finished, now that it is committed."""
+
+    channel: int
+    batch: int
+    positions: list[tuple[str, str, int, Position]]
+    """Handler, topic, partition and position."""
+
+
 class Notice(msgspec.Struct, frozen=True, tag=True):
     """What a task or the planner waits for."""
 
@@ -136,7 +145,7 @@ class Over(msgspec.Struct, frozen=True, tag=True):
 
 
 FromProcess = Answer | Figures | Notice | LogLine | BreakerReport
-ToProcess = Orders | BreakerReport | Over
+ToProcess = Orders | Progress | BreakerReport | Over
 
 _encode = msgspec.msgpack.Encoder().encode
 _LOGIN: Any = msgspec.msgpack.Decoder(_Challenge | _Proof)

@@ -24,6 +24,7 @@ from laneway._engines.spark.control import (
     Notice,
     Orders,
     Over,
+    Progress,
     RefusedError,
     frame,
     prove_as_process,
@@ -44,6 +45,7 @@ _KEPT = 1_000  # notices and log lines that wait for a connection
 _LONGEST = 2_000  # characters of a line
 _GIVE_UP = 120.0  # seconds without connection and without a task after which a run is taken to be over
 _FIRST = 2.0  # seconds that a process waits for its first orders
+_PROGRESS = 2.0  # seconds that a planner waits for what was sent before it was asked
 
 _links: dict[tuple[int, str, int, bytes], ControlLink] = {}
 _linking = threading.Lock()
@@ -66,6 +68,8 @@ class ControlLink:
         self._told: dict[tuple[str, str], tuple[object, ...]] = {}
         self._heard: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
         self._has_orders = threading.Event()
+        self._progress: dict[int, Progress] = {}
+        self._arrival = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
         self._spread = random.Random()  # noqa: S311 - it keeps processes from trying all at once
@@ -93,6 +97,15 @@ class ControlLink:
     def wait(self) -> None:
         """Wait a moment for the first orders; a driver that cannot be reached holds nothing up."""
         self._has_orders.wait(_FIRST)
+
+    def progress(self, channel: int, batch: int) -> Progress | None:
+        """What a batch that is over has finished; None when that does not come in time."""
+        with self._arrival:
+            self._arrival.wait_for(lambda: self._is_known(channel, batch), _PROGRESS)
+            return self._progress[channel] if self._is_known(channel, batch) else None
+
+    def _is_known(self, channel: int, batch: int) -> bool:
+        return channel in self._progress and self._progress[channel].batch == batch
 
     def say(self, message: Answer) -> None:
         """Say something that replaces what was said before."""
@@ -176,6 +189,10 @@ class ControlLink:
                     self._orders[orders.channel] = orders
                     self._has_orders.set()
                     is_news = True
+                case Progress() as progress:
+                    with self._arrival:
+                        self._progress[progress.channel] = progress
+                        self._arrival.notify_all()
                 case BreakerReport(app=app, handler=handler) as report:
                     # What the driver knew before may be older than what this process has found while it was cut off.
                     if is_news or (app, handler) not in self._breakers:
@@ -229,6 +246,15 @@ class ControlLine:
     def orders(self) -> Orders:
         """The newest orders."""
         return Orders() if self.link is None else self.link.orders(self._channel)
+
+    def begin(self) -> None:
+        """Say that this is the planner of the query."""
+        if self.link is not None:
+            self.link.say(self._answer)
+
+    def progress(self, batch: int) -> Progress | None:
+        """What a batch that is over has finished; None when only the group can say so."""
+        return None if self.link is None else self.link.progress(self._channel, batch)
 
     def answer(self, *, is_drained: bool = False, paused: int = 0, loss: str = "") -> None:
         """Say what the planner has done, once."""

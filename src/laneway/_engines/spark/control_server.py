@@ -22,6 +22,7 @@ from laneway._engines.spark.control import (
     Notice,
     Orders,
     Over,
+    Progress,
     RefusedError,
     frame,
     prove_as_driver,
@@ -56,6 +57,8 @@ class Channel:
         """What was ordered last."""
         self.answer = Answer(number)
         """What the planner said last."""
+        self.progress: Progress | None = None
+        """What the planner was told last."""
 
     @property
     def address(self) -> ControlAddress:
@@ -67,6 +70,11 @@ class Channel:
         with self._lock:
             self.orders = replace(self.orders, **changes)
         self._server.send(self.orders)
+
+    def advance(self, progress: Progress) -> None:
+        """Tell the planner what a batch has finished."""
+        self.progress = progress
+        self._server.advance(progress)
 
     def notices(self) -> list[str]:
         """What was said since the last call."""
@@ -107,6 +115,7 @@ class ControlServer:
         self._channels: dict[int, Channel] = {}
         self._breakers: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
         self._connected: set[asyncio.StreamWriter] = set()
+        self._planners: dict[int, asyncio.StreamWriter] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
 
@@ -147,6 +156,15 @@ class ControlServer:
     def send(self, message: Orders) -> None:
         """Send something to all that are connected."""
         self._call(self._broadcast, frame(message))
+
+    def advance(self, progress: Progress) -> None:
+        """Send something to the planner of its channel."""
+        self._call(self._advance, progress)
+
+    def _advance(self, progress: Progress) -> None:
+        writer = self._planners.get(progress.channel)
+        if writer is not None and not writer.is_closing():
+            writer.write(frame(progress))
 
     def close(self) -> None:
         """Say that the run is over and let go of all connections."""
@@ -211,6 +229,11 @@ class ControlServer:
             case _:
                 if (channel := self._channels.get(message.channel)) is not None:
                     channel.received(message)
+                    if isinstance(message, Answer) and self._planners.get(message.channel) is not writer:
+                        # Each connection of a planner begins with its answer.
+                        self._planners[message.channel] = writer
+                        if channel.progress is not None:
+                            self._advance(channel.progress)
 
     def _broadcast(self, data: bytes, but: asyncio.StreamWriter | None = None) -> None:
         for writer in tuple(self._connected):

@@ -42,8 +42,6 @@ class SparkEngine:
     Args:
         settings: the configuration; read from ``laneway.yaml`` and the environment by default.
         master: Spark master; over the configuration.
-        checkpoint: where Spark keeps its offsets, a folder or URL; over the configuration. Without one the consumer
-            group's offsets are the truth, so an app can move between engines.
         trigger: how often a batch may start; ``0s`` is as soon as there are records.
         once: handle what there is and stop.
         batch_done: called after each batch with topic, batch number and tally.
@@ -51,7 +49,7 @@ class SparkEngine:
 
     Example::
 
-        app.run(SparkEngine(master="local[*]", checkpoint="/var/lib/billing"))
+        app.run(SparkEngine(master="local[*]"))
     """
 
     def __init__(
@@ -59,14 +57,13 @@ class SparkEngine:
         settings: Settings | None = None,
         *,
         master: str | None = None,
-        checkpoint: str | None = None,
         trigger: str | None = None,
         once: bool = False,
         batch_done: Callable[[str, int, Tally], None] | None = None,
         state_changed: Callable[[State, str], None] | None = None,
     ) -> None:
         self._settings = settings
-        self._overrides = {"spark.master": master, "spark.checkpoint": checkpoint, "spark.trigger": trigger}
+        self._overrides = {"spark.master": master, "spark.trigger": trigger}
         self._once = once
         self._batch_done = batch_done
         self._state_changed = state_changed
@@ -86,7 +83,7 @@ class SparkEngine:
         self._counted = 0.0
 
     def stop(self) -> None:
-        """Ask to stop. The first time the running batch is finished and committed; the second time it is not.
+        """Ask to stop. The first time the calls that have begun are finished and committed, the second time not.
 
         While nothing runs it ends the next run at once. Any thread may call it.
         """
@@ -98,9 +95,10 @@ class SparkEngine:
         self._stops += 1
 
     def pause(self) -> None:
-        """Start no further batch until `resume`. Any thread may call it.
+        """Begin no further call until `resume`, also within a running batch. Any thread may call it.
 
-        The state is ``pausing`` until the batch that runs is finished and committed, then ``paused``.
+        The state is ``pausing`` until what has begun is finished and committed, then ``paused``. Records that are tried
+        again in place are finished first.
         """
         self._set_paused(on=True)
 
@@ -172,8 +170,6 @@ class SparkEngine:
         from laneway._runtime.topics import until_ready
 
         settings = effective(self._settings, self._overrides)
-        # The offsets of the group are the truth: a checkpoint would be that of the app's own topics.
-        settings = settings.model_copy(update={"spark": settings.spark.model_copy(update={"checkpoint": None})})
         app = configured(app, settings)
         self._app, self._errors = app, None
         report = RunReport(app.name)
@@ -286,9 +282,8 @@ class SparkEngine:
         from laneway._engines.spark.session import open_session, session_conf
 
         spark_settings = settings.spark
-        checkpoint = str(spark_settings.checkpoint or folder / "checkpoint")
-        require_writable(checkpoint)
-        conf = session_conf(spark_settings.master, checkpoint, ui=spark_settings.ui, extra=spark_settings.conf)
+        require_writable(folder)
+        conf = session_conf(spark_settings.master, ui=spark_settings.ui, extra=spark_settings.conf)
         spill = OutputFilter()
         beside = 0 if self._errors is None else len(app.routes)
         spark, is_ours = open_session(app.name, master_of(spark_settings.master, streams, beside), conf, spill)
@@ -301,8 +296,7 @@ class SparkEngine:
         self._follow_executors()
         self._control.listen(*control_host(spark))
         for stream, query in zip(streams, self._queries, strict=True):
-            place = f"{checkpoint}/{stream.place}"
-            query.start(spark, checkpoint=place, trigger=spark_settings.trigger, once=once)
+            query.start(spark, folder=folder / stream.place, trigger=spark_settings.trigger, once=once)
             stack.callback(query.end)
         if self._errors is not None:
             self._errors.spark = spark

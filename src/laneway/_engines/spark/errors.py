@@ -122,7 +122,7 @@ class SparkErrorSchedule(ErrorSchedule):
             for number, (stream, query) in enumerate(zip(streams, queries, strict=True)):
                 query.start(
                     self.spark,
-                    checkpoint=(folder / f"{number}-{stream.place}").as_uri(),
+                    folder=folder / f"{number}-{stream.place}",
                     trigger=timedelta(0),
                     once=True,
                     name=f"laneway_{hashlib.sha256(stream.name.encode()).hexdigest()[:16]}",

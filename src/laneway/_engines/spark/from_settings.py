@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["control_host", "is_local", "master_of", "slots_of", "stream_of", "streams_of"]
 
-_FIRST_ROUNDS = (
-    64  # records of the first batch for each lane: over soon whatever a call takes, long enough to measure it
-)
 _LINGER = 25  # milliseconds
 
 
@@ -68,9 +65,7 @@ def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: 
             for other, options in producers_elsewhere(routes, settings).items()
         },
         tasks=tasks,
-        batch_target=settings.spark.batch_target.total_seconds(),
-        max_batch_records=settings.spark.max_batch_records,
-        first_batch=min(max(1, route.lanes) * max(route.size, 1) for route in routes) * partitions * _FIRST_ROUNDS,
+        batch_time=settings.spark.batch_time.total_seconds(),
         start=next((start for start in starts if start), "earliest"),
         skip_lost=settings.on_data_loss == "continue",
         may_create=settings.create_topics,

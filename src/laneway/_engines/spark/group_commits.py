@@ -5,24 +5,46 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from laneway._core.commit_markers import since_of, under_way
+from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
 from laneway._core.finished_map import CLEAN, with_topic_id
+from laneway._engines.spark.plan import merged
 from laneway._kafka import BrokerUnavailableError
 from laneway._runtime.feeds import LOOK, patiently
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from laneway._engines.spark.plan import Position, TaskReport
     from laneway._kafka import GroupOffsets, OffsetAndMetadata, Place
 
-__all__ = ["GroupCommits"]
+__all__ = ["GroupCommits", "commit_of", "commits_of"]
 
 _RENEW = 3600.0  # seconds after which offsets are committed again: Kafka forgets those of an idle partition in a week
-_LAST_COMMIT = 10.0  # seconds for the commit before a stop; without a checkpoint what it misses is read again
+_LAST_COMMIT = 10.0  # seconds for the commit before a stop; what it misses is read again
+
+
+def commit_of(position: Position, since: int, topic_id: str = "") -> OffsetAndMetadata:
+    """The commit of a position while records may be under way: its offset, and what is finished past it."""
+    return position.begin, with_topic_id(f"{position.text or UNDER_WAY}~{since}", topic_id)
+
+
+def commits_of(reports: Iterable[TaskReport]) -> dict[Place, OffsetAndMetadata]:
+    """What the tasks of a batch have finished, over all handlers of each topic."""
+    found: dict[Place, list[Position]] = {}
+    words: dict[Place, tuple[int, str]] = {}
+    for report in reports:
+        for partition, position in report.positions.items():
+            place = (report.topic, partition)
+            idle = [report.others[partition]] if partition in report.others else []
+            found.setdefault(place, []).extend((position, *idle))
+            words[place] = (report.since[partition], report.topic_id)
+    return {place: commit_of(merged(positions), *words[place]) for place, positions in found.items()}
 
 
 class GroupCommits:
-    """Commits the offsets of one query. Spark's source process calls it, one call at a time.
+    """Commits what the batches of a query do not: first and last positions, and those that do not move.
+
+    Spark's source process calls it, one call at a time, when no batch runs.
 
     Args:
         group: the consumer group.
@@ -32,54 +54,46 @@ class GroupCommits:
     def __init__(self, group: GroupOffsets, source: str) -> None:
         self._group = group
         self._source = source
-        self._since: dict[Place, int] | None = None
+        self._since: dict[Place, int] = {}
         self._began = int(time.time() * 1000)
         self._renewed = time.monotonic()
         self._committed: dict[Place, OffsetAndMetadata] = {}
-        self.is_of_group = False
-        """Whether the query begins at the group's offsets, and not where a checkpoint says."""
 
-    def is_new(self, begin: Mapping[Place, int]) -> bool:
-        """Whether any of these offsets is still to be committed."""
-        return any(self._committed.get(place, (None, ""))[0] != offset for place, offset in begin.items())
+    def is_new(self, positions: Mapping[Place, Position]) -> bool:
+        """Whether any of these is still to be committed."""
+        return any(self._committed.get(place, (None, ""))[0] != found.begin for place, found in positions.items())
 
     def since(self, place: Place) -> int:
         """From when on copies of what is read of a partition count, in milliseconds since the epoch."""
-        return self._began if self._since is None else self._since.get(place, self._began)
+        return self._since.get(place, self._began)
 
-    def learn(self, begin: Mapping[Place, int]) -> bool:
-        """Find out whether a killed run may have worked on what is read next; False when that is known already.
+    def learn(self, found: Mapping[Place, OffsetAndMetadata]) -> None:
+        """Take note of what the group has committed: a killed run may have worked on what is read next.
 
-        A position that differs from the group's comes from a checkpoint, so it is laneway's own, and its batch may have
-        been under way. An offset of the group without laneway's marker was set by a reset.
+        An offset without laneway's marker was set by a reset: earlier copies have nothing to do with it.
         """
-        if self._since is not None:
-            return False
-        known = patiently(lambda: self._group.known(begin))
-        self._since = {}
-        for place, offset in begin.items():
-            at, text = known.get(place, (None, ""))
-            is_of_group = at == offset or (at is None and self.is_of_group)
-            word = text if is_of_group or since_of(text) is not None else under_way("", 0)
-            self._since[place] = since_of(under_way(word, self._began)) or 0
-        return True
+        for place, (_, text) in found.items():
+            self._since[place] = since_of(under_way(text, self._began)) or 0
 
     def restart(self, places: Iterable[Place]) -> None:
         """The source was recreated: copies of the old topic's records are not those of the new one."""
-        now = int(time.time() * 1000)
-        self._since = (self._since or {}) | dict.fromkeys((place for place in places if place[0] == self._source), now)
+        self._since |= dict.fromkeys(places, int(time.time() * 1000))
 
-    def commit_first(self, offsets: Mapping[Place, int], topic_id: str) -> None:
+    def committed(self, places: Mapping[Place, Position], topic_id: str) -> None:
+        """The driver has committed these."""
+        self._committed |= self._said(places, topic_id)
+
+    def commit_first(self, positions: Mapping[Place, Position], topic_id: str) -> None:
         """Commit before anything is copied: without the marker the copies of a killed run are not recognised."""
-        said = self._said(offsets, topic_id)
+        said = self._said(positions, topic_id)
         patiently(lambda: self._group.commit_all(said, wait=True))
         self._committed |= said
 
-    def commit(self, offsets: Mapping[Place, int], topic_id: str = "") -> None:
-        """Commit what is new, and wait for it: a kill right after must not repeat a batch that is done."""
+    def commit(self, positions: Mapping[Place, Position], topic_id: str = "") -> None:
+        """Commit what is new or was committed long ago."""
         if time.monotonic() - self._renewed > _RENEW:
             self._committed, self._renewed = {}, time.monotonic()
-        said = self._said(offsets, topic_id)
+        said = self._said(positions, topic_id)
         new = {place: found for place, found in said.items() if self._committed.get(place) != found}
         try:
             self._group.commit_all(new, wait=True)
@@ -87,10 +101,13 @@ class GroupCommits:
             return  # the next call tries again
         self._committed |= new
 
-    def commit_for_good(self, offsets: Mapping[Place, int], topic_id: str) -> None:
+    def commit_for_good(self, positions: Mapping[Place, Position], topic_id: str) -> None:
         """Commit that nothing is under way, and see it done; a coordinator that is away is not waited for for ever."""
-        deadline = time.monotonic() + _LAST_COMMIT
-        said = {place: (offset, self._text(place, CLEAN, topic_id)) for place, offset in offsets.items()}
+        deadline, now = time.monotonic() + _LAST_COMMIT, int(time.time() * 1000)
+        said = {
+            place: (found.begin, self._named(place, f"{text}~{now}" if (text := found.text) else CLEAN, topic_id))
+            for place, found in positions.items()
+        }
         while True:
             try:
                 return self._group.commit_all(said, wait=True)
@@ -99,10 +116,12 @@ class GroupCommits:
                     return None
                 time.sleep(LOOK)
 
-    def _said(self, offsets: Mapping[Place, int], topic_id: str) -> dict[Place, OffsetAndMetadata]:
+    def _said(self, positions: Mapping[Place, Position], topic_id: str) -> dict[Place, OffsetAndMetadata]:
         """What is committed while something may be under way."""
-        words = {place: under_way("", self.since(place)) for place in offsets}
-        return {place: (at, self._text(place, words[place], topic_id)) for place, at in offsets.items()}
+        return {
+            place: commit_of(found, self.since(place), topic_id if place[0] == self._source else "")
+            for place, found in positions.items()
+        }
 
-    def _text(self, place: Place, text: str, topic_id: str) -> str:
+    def _named(self, place: Place, text: str, topic_id: str) -> str:
         return with_topic_id(text, topic_id) if place[0] == self._source else text

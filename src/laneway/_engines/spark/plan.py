@@ -1,20 +1,68 @@
-"""How much a batch takes, and how it is cut into tasks. Pure."""
+"""How far each handler has come, and how a batch is cut into tasks. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from laneway._core.finished_map import decode_finished, encode_finished
+from laneway.observe import Tally  # noqa: TC001 - the decoder looks it up
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from laneway._kafka import OffsetRange
 
-P = TypeVar("P")
+__all__ = ["Position", "TaskReport", "TaskSpec", "merged", "pack"]
 
-__all__ = ["BatchSize", "TaskSpec", "pack", "spread"]
-
-_FIXED = 0.1  # seconds of a batch that are planning and logs, however many records: not part of the pace
-_GROWTH = 8.0  # a batch is at most this many times an earlier one, so one lucky measurement cannot ask for an hour
 _SMALL = 2_000  # records: below this one task is faster than several, because each task costs about 10 ms
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """What is finished of a partition: every offset before *end*, but for the unfinished ones.
+
+    Example:
+        >>> Position(9, (5, 7)).begin
+        5
+    """
+
+    end: int
+    unfinished: tuple[int, ...] = ()
+    """Ascending."""
+
+    @property
+    def begin(self) -> int:
+        """The lowest offset that is not finished."""
+        return self.unfinished[0] if self.unfinished else self.end
+
+    @property
+    def text(self) -> str:
+        """The finished offsets past the first unfinished one, for the metadata of a commit; as many as fit."""
+        return encode_finished(self.begin, self.end, self.unfinished)
+
+    @classmethod
+    def of(cls, offset: int, text: str) -> Position:
+        """What a commit says."""
+        finished = decode_finished(offset, text)
+        return cls(offset) if finished is None else cls(finished.end, tuple(finished.missing(offset)))
+
+    def moved(self, reached: int, unfinished: Iterable[int]) -> Position:
+        """After reading on from the begin up to *reached*, when these offsets before it are unfinished."""
+        if reached >= self.end:
+            return Position(reached, tuple(unfinished))
+        return Position(self.end, (*unfinished, *(offset for offset in self.unfinished if offset >= reached)))
+
+
+def merged(positions: Iterable[Position]) -> Position:
+    """What several handlers have finished together."""
+    found = list(positions)
+    if len(found) == 1:
+        return found[0]
+    end = min(position.end for position in found)
+    waiting = {offset for position in found for offset in position.unfinished if offset < end}
+    return Position(end, tuple(sorted(waiting)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +82,13 @@ class TaskSpec:
     """
     is_recovering: bool = False
     """Some of the records may have been worked on by a run that was killed."""
+    batch: int = 0
+    topic_id: str = ""
+    """Of the source."""
+    positions: tuple[tuple[int, Position], ...] = ()
+    """Partition to what the handler has finished of it already."""
+    others: tuple[tuple[int, Position], ...] = ()
+    """Partition to what those handlers of the topic have finished that take no part in this batch."""
 
     @property
     def length(self) -> int:
@@ -41,51 +96,30 @@ class TaskSpec:
         return sum(part.length for part in self.ranges)
 
 
-class BatchSize:
-    """Chooses how many records a batch takes so that it lasts about *target* seconds.
+class TaskReport(msgspec.Struct, frozen=True):
+    """The row of a task: how far it has come, and its counts."""
 
-    Args:
-        target: seconds a batch should take when there is much to do.
-        most: records a batch never exceeds.
-        first: records of the batch before any pace is known.
-    """
+    batch: int
+    attempt: int
+    """Spark's number of the attempt; later ones have higher numbers."""
+    route: str
+    topic: str
+    topic_id: str
+    """Of the source; empty when the topic is another one, or it is not known."""
+    positions: dict[int, Position]
+    others: dict[int, Position]
+    since: dict[int, int]
+    """Partition to the time from which on copies count."""
+    tally: Tally
 
-    def __init__(self, target: float, most: int, first: int) -> None:
-        self._target = target
-        self._most = most
-        self._first = min(first, most)
-        self._rate: float | None = None
-        self._proven = 0
+    def encode(self) -> bytes:
+        """As bytes."""
+        return msgspec.msgpack.encode(self)
 
-    @property
-    def limit(self) -> int:
-        """Records the next batch may take."""
-        if self._rate is None:
-            return self._first
-        wanted = self._rate * self._target
-        return int(max(1, min(wanted, max(self._proven, self._first) * _GROWTH, self._most)))
-
-    def measured(self, records: int, seconds: float) -> None:
-        """A batch of so many records took so long."""
-        if records <= 0 or seconds <= 0:
-            return
-        rate = records / max(seconds - _FIXED, seconds / 2)
-        # A small batch is all overhead and says little about the pace of a large one: it may only raise it. Nor does it
-        # take back how large a batch was seen to go well: a few retries that were due would cut what comes after them.
-        is_small = self._rate is not None and records < self._rate * self._target / 4
-        if self._rate is None or rate > self._rate:
-            self._rate = rate
-        elif not is_small:
-            self._rate = (self._rate + rate) / 2
-        self._proven = max(self._proven, records) if is_small else records
-
-
-def spread(waiting: dict[P, int], limit: int) -> dict[P, int]:
-    """Cut what waits in each partition down to *limit* in all, in proportion, at least one record each."""
-    total = sum(waiting.values())
-    if total <= limit:
-        return dict(waiting)
-    return {place: min(count, max(1, count * limit // total)) for place, count in waiting.items() if count}
+    @classmethod
+    def decode(cls, data: bytes) -> TaskReport:
+        """From bytes."""
+        return msgspec.msgpack.decode(data, type=cls)
 
 
 def pack(route: str, ranges: list[OffsetRange], *, lanes: int, tasks: int, is_strict: bool = False) -> list[TaskSpec]:

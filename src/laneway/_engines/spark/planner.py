@@ -1,40 +1,43 @@
-"""Planner: decides which offsets each batch takes. It lives in a process beside the driver, as long as the query."""
+"""Planner: decides what each batch reads. It lives in a process beside the driver, as long as the query."""
 
 from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from laneway._core.commit_markers import since_of
 from laneway._engines.spark.control_link import ControlLine, send_log_lines
 from laneway._engines.spark.group_commits import GroupCommits
-from laneway._engines.spark.plan import BatchSize, TaskSpec, pack, spread
+from laneway._engines.spark.plan import Position, TaskSpec, merged, pack
 from laneway._engines.spark.source_topic import SourceTopic, check_starts
 from laneway._engines.spark.worker import routes_of
 from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, OffsetRange, Place
 from laneway._runtime.feeds import ABSENT, LOOK, Feeds, patiently
-from laneway._runtime.recreated import differs, size_at_start
+from laneway._runtime.recreated import size_at_start
 from laneway.errors import DataLossError
 
 if TYPE_CHECKING:
-    from laneway._declare.handler import HandlerSpec
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._runtime.topics import Feed
 
 __all__ = ["Planner"]
 
-Offsets = dict[str, dict[str, int | str]]
-"""As Spark keeps them: topic to partition to offset; under ``id`` the id of the source."""
 Places = dict[Place, int]
+Batch = dict[str, int]
+"""What Spark keeps in its log: the number of a batch. Where it begins and ends only the group and the planner know."""
 
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
-_ID = "id"
 _LOOK_AT_ID = 1.0  # seconds between looks at the source's id while there is nothing to do
+_NUMBER = "batch"
+_LEAD = 10_000  # offsets of a partition that a handler may be ahead of the slowest one of its topic, at first
+_MOST_LEAD, _LEAST_LEAD = 10_000_000, 1_000
 
 
 class Planner:
-    """Plans the batches of one topic and its retry topics, and commits the group's offsets after Spark's commit log.
+    """Plans the batches of one topic and its retry topics: each is a span of what the group has not finished.
 
     Spark calls it from one thread. When the brokers do not answer it plans nothing, and the query waits.
     """
@@ -44,25 +47,34 @@ class Planner:
         self._line = ControlLine(stream.control)
         if self._line.link is not None:
             send_log_lines(self._line.link)
+            self._line.begin()
             self._line.link.wait()
         self._routes = routes_of(stream)
         self._admin = Admin(stream.client)
         self._group = GroupOffsets(stream.client, stream.app)
         self._feeds = Feeds(stream.feeds, self._admin, may_create=stream.may_create)
-        self._size = BatchSize(stream.batch_target, stream.max_batch_records, stream.first_batch)
         self._source = SourceTopic(stream, self._admin)
         self._commits = GroupCommits(self._group, self._source.name)
-        self._running: tuple[Offsets, int, float] | None = None
+        self._positions: dict[str, dict[Place, Position]] = {name: {} for name in stream.routes}
+        """What each handler has finished."""
+        self._topic_id = ""
+        self._batch = 0
+        self._ends: Places = {}
+        """Where the batch ends that was planned last."""
+        self._has_tasks = False
+        self._lead = _LEAD
         self._target: Places | None = None
         self._recovered: Places | None = None
         """Ends of the logs at the start: a run that was killed cannot have worked on anything past them."""
-        self._anew: set[str] = set()
-        """Retry topics that were made anew and are to be read from their starts."""
+        self._is_unclean = False
+        """A run that was killed may have worked on what the first batch reads."""
+        self._recreated: set[str] = set()
+        """Retry topics that were recreated and are to be read from their starts."""
 
-    def initial(self) -> Offsets:
-        """Where a query without a checkpoint begins: the group's offsets, else the start policy."""
-        self._commits.is_of_group = True
-        return patiently(self._begin)
+    def initial(self) -> Batch:
+        """A query begins at the group's offsets, else where the start policy says."""
+        patiently(self._begin)
+        return {_NUMBER: 0}
 
     def freeze(self) -> None:
         """From now on plan nothing past the ends the logs have at this moment."""
@@ -71,20 +83,14 @@ class Planner:
             ends = self._stream.errors.ends
             self._target = {place: min(end, ends.get(place[1], 0)) for place, end in self._target.items()}
 
-    def latest(self, start: Offsets) -> Offsets:
-        """Where the next batch ends; the start itself when there is nothing to do.
-
-        Spark asks only when the batch before is in its commit log, so what it asks with may be committed.
-        """
-        begin, topic_id, is_restarted = self._committed_up_to(start)
-        done = self._done(begin)
+    def latest(self, start: Batch) -> Batch:
+        """The next batch; *start* itself when there is nothing to do. Spark asks only when no batch runs."""
+        self._take_in()
         if self._line.orders.is_stopping:
-            self._commits.commit_for_good(done, topic_id)
+            self._commits.commit_for_good(self._done(), self._topic_id)
             self._line.answer(is_drained=True)
             time.sleep(LOOK)
             return start
-        if is_restarted:
-            return self._as_offsets(begin, topic_id)
         deadline = time.monotonic() + _WAIT
         while True:
             if pause := self._line.orders.pause:
@@ -94,79 +100,53 @@ class Planner:
                     return start
                 continue  # the answer that nothing waits would end a run that handles what there is
             try:
-                end, topic_id = self._next(begin, topic_id)
+                self._ends = self._next()
             except BrokerUnavailableError:
                 self._feeds.forget()
                 time.sleep(ABSENT)
                 return start
-            if end != begin:
-                return self._as_offsets(end, topic_id)
+            if self._ends:
+                self._batch += 1
+                return {_NUMBER: self._batch}
             if self._target is not None:
-                self._commits.commit_for_good(done, topic_id)
+                self._commits.commit_for_good(self._done(), self._topic_id)
             if self._target is not None or time.monotonic() >= deadline or self._line.orders.is_stopping:
                 return start
             time.sleep(LOOK)
 
-    def _next(self, begin: Places, topic_id: str) -> tuple[Places, str]:
-        """Where the next batch would end, and of which topic."""
-        end = self._end_of_next(begin)
-        # The ends may be those of a topic that was recreated a moment ago.
-        if end != begin and (restarted := self._restarted(begin, topic_id)) is not None:
-            end, topic_id = restarted
-        return end, topic_id or self._source.id(at_most=_LOOK_AT_ID)
-
-    def _committed_up_to(self, start: Offsets) -> tuple[Places, str, bool]:
-        """Commit where the next batch begins; gives that, the id of the source, and whether it was recreated."""
-        begin, topic_id = _as_places(start), self._id_of(start)
-        self._completed(start)
-        self._notice_renewed(begin)
-        restarted = self._restarted_before_commit(begin, topic_id)
-        if restarted is not None:
-            begin, topic_id = restarted
-        done = self._done(begin)
-        if self._commits.learn(begin):
-            self._commits.commit_first(done, topic_id)
-        elif restarted is not None:
-            self._commits.restart(begin)
-        self._commits.commit(done, topic_id)
-        return begin, topic_id, restarted is not None
-
-    def _done(self, begin: Places) -> Places:
-        """What may be committed: not a retry topic that was recreated, or what is in it would be passed over."""
-        return {place: offset for place, offset in begin.items() if place[0] not in self._anew}
-
-    def shares(self, start: Offsets, end: Offsets) -> list[TaskSpec]:
-        """The tasks of a batch."""
-        self._commits.learn(_as_places(start))
-        begin, until = _as_places(start), _as_places(end)
-        topic_id = self._id_of(end)
-        if differs(self._id_of(start), topic_id):  # from the old topic to the start of the new one: nothing is between
-            begin |= {place: offset for place, offset in until.items() if place[0] == self._source.name}
-        elif patiently(lambda: self._source.is_other(topic_id, begin, at_most=_LOOK_AT_ID)):
-            return []  # planned by a run that was killed, of a topic that was deleted since
-        behind = patiently(lambda: self._behind(begin, until))
-        spans = patiently(lambda: self._spans(begin, until))
-        self._running = (end, sum(part.length for part in spans), time.monotonic())
+    def shares(self) -> list[TaskSpec]:
+        """The tasks of the batch that was planned last."""
+        begin = self._places()
+        if self._recovered is None or len(self._stream.feeds) > 1:
+            patiently(self._feeds.look)
+            self._recovered = self._recovered or dict(self._feeds.logs)
+        topic_id = self._topic_id
         self._feeds.tend(lambda: self._line.answer(loss=self._source.guard(topic_id, begin)))
-        return [
-            share
-            for feed in self._stream.feeds
-            for name in feed.routes
-            for share in self._shares_of(feed, self._routes[name], spans, behind)
+        found = [
+            share for feed in self._stream.feeds for name in feed.routes for share in self._shares_of(feed, name, begin)
         ]
+        self._has_tasks = bool(found)
+        busy: dict[Place, set[str]] = {}
+        for share in found:
+            for part in share.ranges:
+                busy.setdefault((part.topic, part.partition), set()).add(share.route)
+        return [replace(share, others=self._others(share, busy)) for share in found]
 
-    def _shares_of(self, feed: Feed, route: HandlerSpec, spans: list[OffsetRange], behind: Places) -> list[TaskSpec]:
-        ranges = [part for part in spans if part.topic == feed.topic]
+    def _shares_of(self, feed: Feed, name: str, begin: Places) -> list[TaskSpec]:
+        route, positions = self._routes[name], self._positions[name]
+        ranges = [
+            OffsetRange(*place, positions[place].begin, stop)
+            for place in self._ends
+            if place[0] == feed.topic and (stop := self._stop(feed, place, begin)) > positions[place].begin
+        ]
         pool = max(self._feeds.partitions(feed), len(ranges))
         lanes = max(1, route.lanes) * (1 if route.strict else pool)
-        shares = pack(
-            route.name, ranges, lanes=lanes, tasks=self._line.orders.tasks or self._stream.tasks, is_strict=route.strict
-        )
-        own = [other for other in self._stream.feeds if route.name in other.routes]
+        tasks = self._line.orders.tasks or self._stream.tasks
+        own = [other for other in self._stream.feeds if name in other.routes]
         ends = self._feeds.logs
         topics = {other.topic for other in own}
         since = tuple(
-            (*place, offset, self._commits.since(place)) for place, offset in behind.items() if place[0] in topics
+            (*place, offset, self._commits.since(place)) for place, offset in begin.items() if place[0] in topics
         )
         return [
             replace(
@@ -174,129 +154,159 @@ class Planner:
                 step=feed.step,
                 since=since,
                 pending=tuple(
-                    OffsetRange(other.topic, part.partition, behind[place], ends[place])
+                    OffsetRange(other.topic, part.partition, begin[place], ends[place])
                     for other in own
                     if other.step > feed.step
                     for part in share.ranges
-                    if (place := (other.topic, part.partition)) in behind and ends.get(place, 0) > behind[place]
+                    if (place := (other.topic, part.partition)) in begin and ends.get(place, 0) > begin[place]
                 ),
                 is_recovering=any(
                     part.start < (self._recovered or {}).get((part.topic, part.partition), 0) for part in share.ranges
                 ),
+                batch=self._batch,
+                topic_id="" if feed.step else self._topic_id,
+                positions=tuple((part.partition, positions[part.topic, part.partition]) for part in share.ranges),
             )
-            for share in shares
+            for share in pack(name, ranges, lanes=lanes, tasks=tasks, is_strict=route.strict)
         ]
 
-    def _begin(self) -> Offsets:
-        found: Places = {}
-        topic_id = self._source.id()
+    def _stop(self, feed: Feed, place: Place, begin: Places) -> int:
+        """Where a handler's range ends: what it has done before the others of its topic is done again after a crash."""
+        end = self._ends[place]
+        return end if len(feed.routes) == 1 else min(end, begin[place] + self._lead)
+
+    def _others(self, share: TaskSpec, busy: dict[Place, set[str]]) -> tuple[tuple[int, Position], ...]:
+        """What the handlers have finished that read the same partitions and have no task in this batch."""
+        names = next(feed.routes for feed in self._stream.feeds if feed.topic == share.ranges[0].topic)
+        found = []
+        for part in share.ranges:
+            place = (part.topic, part.partition)
+            idle = [self._positions[name][place] for name in names if name not in busy[place]]
+            if idle:
+                found.append((part.partition, merged(idle)))
+        return tuple(found)
+
+    def _take_in(self) -> None:
+        """Learn what the last batch has finished, look whether topics were recreated, and commit what that changes."""
+        self._feeds.rest()
+        self._is_unclean &= not self._ends
+        if self._ends and self._has_tasks:
+            progress = self._line.progress(self._batch)
+            if progress is None:
+                patiently(self._as_the_group_says)
+            else:
+                self._advance({(name, (topic, partition)): at for name, topic, partition, at in progress.positions})
+            self._commits.committed({place: self._merged(place) for place in self._ends}, self._topic_id)
+        self._ends = {}
+        self._notice_renewed()
+        is_new = self._commits.is_new(self._done())
+        with suppress(BrokerUnavailableError):  # a commit names its topic: if that was recreated, the next run knows
+            self._restart_if_other(at_most=0.0 if is_new else _LOOK_AT_ID)
+        self._commits.commit(self._done(), self._topic_id)
+
+    def _advance(self, found: dict[tuple[str, Place], Position]) -> None:
+        is_whole = all(position.begin >= self._ends[place] for (_, place), position in found.items())
+        for (name, place), position in found.items():
+            self._positions[name][place] = position
+        begin = self._places()
+        if is_whole or all(begin[place] >= end for place, end in self._ends.items()):
+            self._lead = min(_MOST_LEAD, self._lead * 2)
+        elif any(position.begin < begin[place] + 1 for (_, place), position in found.items()):
+            self._lead = max(_LEAST_LEAD, self._lead // 2)
+
+    def _as_the_group_says(self) -> None:
+        """Begin again at what is committed: it is never more than what is finished."""
+        known = self._group.known(self._ends)
+        for place in self._ends:
+            if place in known:
+                position = Position.of(*known[place])
+                for name in self._readers(place[0]):
+                    self._positions[name][place] = position
+
+    def _begin(self) -> None:
+        self._topic_id = self._source.id()
         for feed in self._stream.feeds:
             partitions = self._feeds.numbers(feed)
             known = self._group.known([(feed.topic, partition) for partition in partitions])
-            valid = known if feed.step else self._source.valid(known, topic_id)
+            valid = known if feed.step else self._source.valid(known, self._topic_id)
             begin = self._admin.starts(feed.topic, partitions)
             if not feed.step and self._stream.start == "latest" and len(valid) == len(known):
                 size = size_at_start(known.values(), len(partitions))
                 if first := [partition for partition in partitions if partition < size]:
                     begin |= self._admin.ends(feed.topic, first)
-            found |= {(feed.topic, partition): offset for partition, offset in begin.items()}
-            found |= {place: offset for place, (offset, _) in valid.items()}
-        return self._as_offsets(found, topic_id)
+            for partition, offset in begin.items():
+                place = (feed.topic, partition)
+                self._put(place, Position.of(*valid[place]) if place in valid else Position(offset))
+            self._commits.learn(valid)
+            self._is_unclean |= any(since_of(text) is not None for _, text in valid.values())
+        self._commits.commit_first(self._done(), self._topic_id)
 
-    def _end_of_next(self, begin: Places) -> Places:
-        """Where the next batch would end; *begin* itself when nothing waits."""
-        ends = self._target if self._target is not None else self._feeds.ends(begin)
+    def _next(self) -> Places:
+        """Where the next batch ends in each partition in which something waits."""
+        ends = self._target if self._target is not None else self._feeds.ends(self._places())
         if self._recovered is None:
             self._recovered = dict(self._feeds.logs)
-        self._notice_renewed(begin)
-        if anew := self._starts_anew(begin):
-            return begin | anew
-        firsts = {place: self._first(place, begin, ends) for place in ends}
-        waiting = {place: ends[place] - first for place, first in firsts.items()}
-        waiting = {place: count for place, count in waiting.items() if count > 0}
+        self._notice_renewed()
+        self._start_recreated()
+        for place in ends:
+            self._see(place, ends)
+        begin = self._places()
+        waiting = {place: end for place, end in ends.items() if end > begin[place]}
+        if self._is_unclean and (
+            first := {place: end for place, end in waiting.items() if place[0] == self._source.name}
+        ):
+            # Records that are repeated must not run beside copies of later ones of their keys, which are due by now.
+            waiting = first
         if waiting:
             check_starts(self._stream, self._admin, begin, waiting)
-        taken = spread(waiting, self._size.limit)
-        # A log that was made anew and is still empty: its old offset must go before as many records come again. And a
-        # partition that is new: what comes to wait in it must be known from its first record on.
-        renewed = {place: first for place, first in firsts.items() if first != begin.get(place)}
-        return begin | renewed | {place: firsts[place] + count for place, count in taken.items()}
+            # The ends may be those of a topic that was recreated a moment ago.
+            if self._restart_if_other():
+                return {}
+        return waiting
 
-    def _spans(self, begin: Places, until: Places) -> list[OffsetRange]:
-        """The parts of a batch."""
-        parts = [
-            OffsetRange(*place, self._first(place, begin, until), stop)
-            for place, stop in until.items()
-            if stop != begin.get(place)
-        ]
-        return [part for part in parts if part.length > 0]
+    def _see(self, place: Place, ends: Places) -> None:
+        """Begin with a partition that is new, and again with a log that is shorter than what was read of it."""
+        known, (topic, partition) = self._positions[self._readers(place[0])[0]].get(place), place
+        if known is None:
+            found = self._group.known([place])
+            self._commits.learn(found)
+            self._put(place, Position.of(*found[place]) if place in found else Position(self._start(place)))
+            return
+        begin = self._merged(place).begin
+        is_past = begin > ends.get(place, begin) and begin > self._feeds.logs.get(place, begin)
+        if is_past and self._source.is_past_end((topic, partition), begin):
+            self._put(place, Position(self._start(place)))
 
-    def _behind(self, begin: Places, until: Places) -> Places:
-        """Up to where everything is finished; looks at the ends of the logs anew when there are retry topics."""
-        if self._recovered is None or len(self._stream.feeds) > 1:
-            self._feeds.look()
-            # A batch of a checkpoint that is run again comes before any look for the next one.
-            self._recovered = self._recovered or dict(self._feeds.logs)
-        return begin | {place: self._first(place, begin, until) for place in until if place not in begin}
-
-    def _completed(self, start: Offsets) -> None:
-        """Learn from the batch that ended at *start*."""
-        if self._running is not None and self._running[0] == start:
-            self._size.measured(self._running[1], time.monotonic() - self._running[2] - self._line.orders.waited)
-        self._running = None
-        self._feeds.rest()
-
-    def _restarted_before_commit(self, begin: Places, topic_id: str) -> tuple[Places, str] | None:
-        """As `_restarted`, at once if there is something to commit, else about once a second."""
-        is_new = self._commits.is_new(begin)
-        try:
-            return self._restarted(begin, topic_id, at_most=0.0 if is_new else _LOOK_AT_ID)
-        except BrokerUnavailableError:
-            return None  # a commit names its topic: if that was recreated, the next run knows
-
-    def _restarted(self, begin: Places, topic_id: str, at_most: float = 0.0) -> tuple[Places, str] | None:
-        """Where everything begins when the source was deleted and recreated, and its id; None when it is the same."""
-        source = self._source.name
-        if not self._source.is_other(topic_id, begin, at_most=at_most):
-            return None
+    def _restart_if_other(self, at_most: float = 0.0) -> bool:
+        """Begin everything anew when the source was deleted and recreated; whether that is so."""
+        source, begin = self._source.name, self._places()
+        if not self._source.is_other(self._topic_id, begin, at_most=at_most):
+            self._topic_id = self._topic_id or self._source.id(at_most=_LOOK_AT_ID)
+            return False
         self._feeds.forget()
         self._feeds.restart(source)
         partitions = self._admin.partitions(source)
         if not partitions:
             raise BrokerUnavailableError(f"the partitions of topic {source} are not known yet")
-        others = {place: offset for place, offset in begin.items() if place[0] != source}
+        for name in self._readers(source):
+            kept = {place: at for place, at in self._positions[name].items() if place[0] != source}
+            self._positions[name] = kept | {(source, partition): Position(0) for partition in partitions}
         if self._recovered is not None:  # no run has worked on anything of the new one
             self._recovered = {place: end for place, end in self._recovered.items() if place[0] != source}
         if self._target is not None:
-            ends = self._feeds.ends(others)
+            ends = self._feeds.ends({place: at for place, at in begin.items() if place[0] != source})
             self._target = {place: end for place, end in self._target.items() if place[0] != source}
             self._target |= {place: end for place, end in ends.items() if place[0] == source}
-        return others | {(source, partition): 0 for partition in partitions}, self._source.id(at_most=_LOOK_AT_ID)
+        self._topic_id = self._source.id(at_most=_LOOK_AT_ID)
+        self._commits.restart((source, partition) for partition in partitions)
+        self._commits.commit(self._done(), self._topic_id)
+        return True
 
-    def _id_of(self, offsets: Offsets) -> str:
-        return str(offsets.get(self._source.name, {}).get(_ID, ""))
-
-    def _as_offsets(self, places: Places, topic_id: str) -> Offsets:
-        offsets: Offsets = {}
-        for (topic, partition), offset in sorted(places.items()):
-            offsets.setdefault(topic, {})[str(partition)] = offset
-        if topic_id and self._source.name in offsets:
-            offsets[self._source.name][_ID] = topic_id
-        return offsets
-
-    def _first(self, place: Place, begin: Places, ends: Places) -> int:
-        """The first offset to read: where the last batch ended, or the start of a partition that is new."""
-        known, (topic, partition) = begin.get(place), place
-        if known is None:
-            # A partition or a retry topic that came after the checkpoint was made; the group may know it.
-            return self._group.committed(topic, [partition]).get(partition, self._start(place))
-        is_past = known > ends.get(place, known) and known > self._feeds.logs.get(place, known)
-        return self._start(place) if is_past and self._source.is_past_end(place, known) else known
-
-    def _notice_renewed(self, begin: Places) -> None:
+    def _notice_renewed(self) -> None:
         """Tell of retry topics that were deleted, with what waited in them."""
         while self._feeds.renewed:
             topic, seen = self._feeds.renewed.popitem()
+            begin = self._places()
             waited = sum(max(0, end - begin.get(place, 0)) for place, end in seen.items())
             is_used = waited or any(offset for place, offset in begin.items() if place[0] == topic)
             told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
@@ -306,28 +316,39 @@ class Planner:
             if is_used:
                 sys.stderr.write(f"laneway: {text}\n")
                 sys.stderr.flush()
-            self._anew.add(topic)
+            self._recreated.add(topic)
 
-    def _starts_anew(self, begin: Places) -> Places:
-        """Where the retry topics that were made anew begin, unless *begin* says so already."""
-        anew: Places = {}
-        for topic in tuple(self._anew):
-            places = [place for place in begin if place[0] == topic]
+    def _start_recreated(self) -> None:
+        """Begin with recreated retry topics at their starts."""
+        for topic in tuple(self._recreated):
+            places = [place for place in self._places() if place[0] == topic]
             starts = self._admin.starts(topic, [partition for _, partition in places])
-            changed = {place: starts[place[1]] for place in places if starts[place[1]] != begin[place]}
-            if not changed:
-                self._anew.discard(topic)
-            anew |= changed
-        return anew
+            for place in places:
+                self._put(place, Position(starts[place[1]]))
+            self._recreated.discard(topic)
+
+    def _readers(self, topic: str) -> tuple[str, ...]:
+        return next(feed.routes for feed in self._stream.feeds if feed.topic == topic)
+
+    def _put(self, place: Place, position: Position) -> None:
+        for name in self._readers(place[0]):
+            self._positions[name][place] = position
+
+    def _merged(self, place: Place) -> Position:
+        return merged(self._positions[name][place] for name in self._readers(place[0]))
+
+    def _places(self) -> Places:
+        """Partition to the offset before which everything is finished."""
+        return {
+            place: self._merged(place).begin
+            for feed in self._stream.feeds
+            for place in self._positions[feed.routes[0]]
+            if place[0] == feed.topic
+        }
+
+    def _done(self) -> dict[Place, Position]:
+        """What may be committed: not a retry topic that was recreated, or what is in it would be passed over."""
+        return {place: self._merged(place) for place in self._places() if place[0] not in self._recreated}
 
     def _start(self, place: Place) -> int:
         return self._admin.starts(place[0], [place[1]])[place[1]]
-
-
-def _as_places(offsets: Offsets) -> Places:
-    return {
-        (topic, int(partition)): int(offset)
-        for topic, found in offsets.items()
-        for partition, offset in found.items()
-        if partition != _ID
-    }

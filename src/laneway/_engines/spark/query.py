@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from laneway._engines.spark.checkpoint import require_writable
+from laneway._engines.spark.control import Progress
+from laneway._engines.spark.group_commits import commits_of
+from laneway._engines.spark.plan import TaskReport
 from laneway._engines.spark.source import source_of
-from laneway.errors import CheckpointError, DataLossError, EngineError
+from laneway._kafka import BrokerUnavailableError, GroupOffsets
+from laneway.errors import DataLossError, EngineError
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Query"]
 
+_AGAIN = 0.5  # seconds before a commit is tried again
 _lock = threading.Lock()
 _number = 0
 
@@ -48,24 +55,25 @@ class Query:
         """How many events of each attempt at a task of this batch were given."""
         self._kinds: Counter[type] = Counter()
         self.is_batch_over = threading.Event()
-        self._checkpoint = ""
+        self._folder: Path | None = None
         self._query: Any = None
         self._is_ending = False
         self._pauses = 0
+        self._group: GroupOffsets | None = None
 
     def start(
-        self, spark: SparkSession, *, checkpoint: str, trigger: timedelta, once: bool, name: str | None = None
+        self, spark: SparkSession, *, folder: Path, trigger: timedelta, once: bool, name: str | None = None
     ) -> None:
         """Start the query.
 
         Args:
             spark: where.
-            checkpoint: where Spark keeps its offsets.
+            folder: a new one of this machine, where Spark keeps the numbers of its batches.
             trigger: how often a batch may start.
             once: end when what there is at the start is handled.
             name: of the data source, when it is to take the place of an earlier one; Spark never forgets one.
         """
-        self._checkpoint = checkpoint
+        self._folder = folder
         name = name or _new_name()
         spark.dataSource.register(source_of(replace(self._stream, control=self._channel.address), name))
         writer = (
@@ -73,7 +81,7 @@ class Query:
             .load()
             .writeStream.foreachBatch(self._collect)
             .queryName(self._stream.name)
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", folder.as_uri())
         )
         if once:
             writer = writer.trigger(availableNow=True)
@@ -153,27 +161,47 @@ class Query:
         error = self._query.exception()
         if error is not None:
             text = str(error)
-            if "java.io." in text:
-                require_writable(self._checkpoint)
-            raise _as_engine_error(text, self._stream, self._checkpoint)
+            if "java.io." in text and self._folder is not None:
+                require_writable(self._folder)
+            raise _as_engine_error(text, self._stream)
 
     def _collect(self, frame: Any, batch: int) -> None:
         total = Tally()
         # A stop in mid-batch fails this job. It must go on failing: a return would tell Spark that the batch is done.
-        found = [(int(row.attempt), Tally.decode(bytes(row.tally))) for row in frame.collect()]
-        tallies = [tally for _, tally in found]
-        for tally in tallies:
-            total.add(tally)
-        total.lanes = sum(tally.lanes for tally in tallies)  # tasks of one batch run side by side
-        waited = max((tally.waited for tally in tallies), default=0.0)
-        self._channel.order(waited=waited)
+        found = [TaskReport.decode(bytes(row.report)) for row in frame.collect()]
+        self._commit(found)
+        for report in found:
+            total.add(report.tally)
+        total.lanes = sum(report.tally.lanes for report in found)  # tasks of one batch run side by side
         with self._lock:
-            self._channel.batch_over([attempt for attempt, _ in found])
-            events = [event for attempt, tally in found for event in self._new(attempt, tally)]
+            self._channel.batch_over([report.attempt for report in found])
+            events = [event for report in found for event in self._new(report.attempt, report.tally)]
             self._given.clear()
             self._kinds.clear()
         self.is_batch_over.set()
         self._batch_done(self._stream.topic, batch, total, events)
+
+    def _commit(self, reports: list[TaskReport]) -> None:
+        """Commit what the tasks of a batch have finished; only then may Spark take it for done."""
+        if not reports:
+            return
+        if self._group is None:
+            self._group = GroupOffsets(self._stream.client, self._stream.app)
+        found = commits_of(reports)
+        while True:
+            try:
+                self._group.commit_all(found, wait=True)
+                break
+            except BrokerUnavailableError:
+                if self._is_ending:
+                    raise
+                time.sleep(_AGAIN)
+        positions = [
+            (report.route, report.topic, partition, position)
+            for report in reports
+            for partition, position in report.positions.items()
+        ]
+        self._channel.advance(Progress(self._channel.orders.channel, reports[0].batch, positions))
 
 
 def _new_name() -> str:
@@ -183,7 +211,7 @@ def _new_name() -> str:
         return f"laneway_{_number}"
 
 
-def _as_engine_error(text: str, stream: QuerySpec, checkpoint: str) -> EngineError:
+def _as_engine_error(text: str, stream: QuerySpec) -> EngineError:
     """Find the line that tells the cause in Spark's pages of text."""
     lines = [line.strip() for line in text.splitlines()]
     for line in lines:
@@ -191,11 +219,4 @@ def _as_engine_error(text: str, stream: QuerySpec, checkpoint: str) -> EngineErr
             return DataLossError(line.split("DataLossError:", 1)[1].strip())
     causes = [line for line in lines if "Error" in line and not line.startswith(("at ", "File "))]
     cause = causes[-1] if causes else next(iter(lines), "unknown cause")
-    if any(
-        word in text for word in ("Incomplete log file", "does not exist in the checkpoint", "MALFORMED", "offset log")
-    ):
-        return CheckpointError(
-            f"the checkpoint of topic {stream.topic} cannot be read: {cause}. Move {checkpoint} away to start from the "
-            f"offsets of group {stream.app}"
-        )
     return EngineError(f"the query on topic {stream.topic} failed: {cause}")

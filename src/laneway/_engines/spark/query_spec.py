@@ -52,10 +52,8 @@ class QuerySpec:
     """Name of the cluster that is read."""
     tasks: int = 2
     """Most tasks per handler and batch."""
-    batch_target: float = 5.0
-    max_batch_records: int = 1_000_000
-    first_batch: int = 1_000
-    """Records of the first batch, before the pace of the handlers is known."""
+    batch_time: float = 5.0
+    """Seconds after which the tasks of a batch begin no further record."""
     start: str = "earliest"
     skip_lost: bool = False
     may_create: bool = True

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laneway._engines.spark.checkpoint import is_local
 from laneway._engines.spark.class_archive import archive_options
 from laneway._engines.spark.output_filter import OutputFilter
 from laneway._engines.spark.query_spec import QuerySpec
@@ -47,7 +46,7 @@ logger.query.level = off
 """
 
 
-def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str, str]:
+def session_conf(master: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str, str]:
     """Spark's configuration for a run."""
     conf = {
         # A second copy of a task would run handlers of one key at the same time.
@@ -71,15 +70,14 @@ def session_conf(master: str, checkpoint: str, *, ui: bool, extra: Mapping[str, 
         # A worker that dies is replaced and its task repeated; a batch fails only when that happens again and again.
         "spark.task.maxFailures": "8",
         "spark.log.level": "ERROR",
+        # Without Hadoop's native library each write would start `readlink` and `chmod` two dozen times: 120 ms a batch.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     }
     if master.startswith("local"):
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
-    if is_local(checkpoint):
-        # Without Hadoop's native library each write would start `readlink` and `chmod` two dozen times: 120 ms a batch.
-        conf["spark.sql.streaming.checkpointFileManagerClass"] = (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        )
-        conf["spark.hadoop.fs.file.impl"] = "org.apache.hadoop.fs.RawLocalFileSystem"
     conf.update(extra)
     conf["spark.redaction.regex"] = redaction(extra)
     return conf

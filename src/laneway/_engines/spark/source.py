@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "source_of"]
 
-SCHEMA = "attempt bigint, tally binary"
+SCHEMA = "report binary"
 
 
 class Task(InputPartition):
@@ -50,7 +50,7 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.initial()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        del limit  # the planner sizes batches by itself
+        del limit  # batches end by time
         return self._planner.latest(start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -60,15 +60,15 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.freeze()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [Task(share) for share in self._planner.shares(start, end)]
+        del start, end  # numbers of batches; the planner has the one that it planned last
+        return [Task(share) for share in self._planner.shares()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from laneway._engines.spark.task import run_task
 
         assert isinstance(partition, Task)  # noqa: S101 - for the type checker: Spark gives back what we gave
-        attempt, tally = run_task(self._stream, partition.share)
-        columns = [pa.array([attempt], pa.int64()), pa.array([tally.encode()], pa.binary())]
-        yield pa.RecordBatch.from_arrays(columns, names=["attempt", "tally"])
+        report = run_task(self._stream, partition.share)
+        yield pa.RecordBatch.from_arrays([pa.array([report.encode()], pa.binary())], names=["report"])
 
 
 def source_of(stream: QuerySpec, name: str) -> type[DataSource]:

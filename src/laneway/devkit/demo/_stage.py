@@ -119,8 +119,7 @@ def _run(brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
             "brokers": brokers,
             f"handlers.{charge.__name__}.lanes": lanes,
             # Smaller batches than the default, so that the run has several and the view moves.
-            "spark.batch_target": "2s",
-            "spark.max_batch_records": 12_000,
+            "spark.batch_time": "2s",
             "clusters.main.client": _QUIET,
         }
     )

@@ -29,7 +29,7 @@ def test_the_run_goes_on_by_itself(tmp_path: Path) -> None:
             scene.create(scene.topic)
             values = [b"9" if number % 7 == 0 else b"1" if number % 5 == 0 else b"0" for number in range(2_000)]
             scene.produce_rows((b"k%d" % (number % 200), value) for number, value in enumerate(values))
-            run = scene.begin(steps="1s", seconds=0.05, LANEWAY_SPARK_MAX_BATCH_RECORDS=1_000)
+            run = scene.begin(steps="1s", seconds=0.05)
             scene.until(lambda: len(scene.failed()) > 100)
             node = cluster.nodes[0]
             node.kill()
