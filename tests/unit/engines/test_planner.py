@@ -179,6 +179,22 @@ def test_a_handler_waits_for_the_slowest_one(planning):
     assert len(planner.shares()) == 2
 
 
+def test_handlers_that_keep_pace_get_ever_longer_ranges(planning):
+    """And shorter ones as soon as one of them does not come to its end in time."""
+    planner = planning("charge", "mail")
+    batch = planner.initial()
+    planner._admin.ends = {PLACE: 10_000_000}
+    lengths = []
+    for is_slow in (False, False, True, False):
+        planner.latest(batch)
+        shares = planner.shares()
+        lengths.append(max(share.length for share in shares))
+        end = shares[0].ranges[0].end
+        progress(planner, charge=Position(end), mail=Position(end - is_slow))
+    assert lengths[0] < lengths[1] < lengths[2]
+    assert lengths[3] < lengths[2]
+
+
 def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):
     """Kafka forgets the offset of a partition that is idle for a week; an app that runs must not lose its place."""
     batch = planner.initial()

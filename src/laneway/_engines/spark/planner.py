@@ -62,6 +62,8 @@ class Planner:
         self._ends: Places = {}
         """Where the batch ends that was planned last."""
         self._has_tasks = False
+        self._stops: dict[tuple[str, Place], int] = {}
+        """Where the ranges of its tasks end."""
         self._lead = _LEAD
         self._target: Places | None = None
         self._recovered: Places | None = None
@@ -126,6 +128,9 @@ class Planner:
             share for feed in self._stream.feeds for name in feed.routes for share in self._shares_of(feed, name, begin)
         ]
         self._has_tasks = bool(found)
+        self._stops = {
+            (share.route, (part.topic, part.partition)): part.end for share in found for part in share.ranges
+        }
         busy: dict[Place, set[str]] = {}
         for share in found:
             for part in share.ranges:
@@ -205,13 +210,11 @@ class Planner:
         self._commits.commit(self._done(), self._topic_id)
 
     def _advance(self, found: dict[tuple[str, Place], Position]) -> None:
-        is_whole = all(position.begin >= self._ends[place] for (_, place), position in found.items())
         for (name, place), position in found.items():
             self._positions[name][place] = position
-        begin = self._places()
-        if is_whole or all(begin[place] >= end for place, end in self._ends.items()):
+        if all(position.begin >= self._stops.get(of, 0) for of, position in found.items()):
             self._lead = min(_MOST_LEAD, self._lead * 2)
-        elif any(position.begin < begin[place] + 1 for (_, place), position in found.items()):
+        else:
             self._lead = max(_LEAST_LEAD, self._lead // 2)
 
     def _as_the_group_says(self) -> None:
