@@ -82,14 +82,11 @@ class GroupConsumer:
     Args:
         options: librdkafka options, as `ClusterSettings.consumer_options` gives them.
         group: the group's name.
-        owner: is called when partitions are assigned, revoked or lost.
         client: options of any client of the cluster, for `commit_apart`, which fails without them.
     """
 
-    def __init__(
-        self, options: Mapping[str, Any], group: str, owner: PartitionOwner, client: Mapping[str, Any] | None = None
-    ) -> None:
-        self._owner = owner
+    def __init__(self, options: Mapping[str, Any], group: str, client: Mapping[str, Any] | None = None) -> None:
+        self._owner: PartitionOwner
         self._group = group
         self._client = client
         options = {
@@ -118,8 +115,9 @@ class GroupConsumer:
         self.epoch = 0
         """Counts assignments and revocations; each record carries it."""
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Join the group."""
+    def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
+        """Join the group; the owner hears of partitions that come and go."""
+        self._owner = owner
         self._topics = {topic: topic for topic in topics}
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, TypeVar
 from laneway._core.commit_markers import UNDER_WAY
 from laneway._core.finished_map import CLEAN, NEW, decode_finished, is_clean
 from laneway._kafka import BrokerUnavailableError, FencedError
-from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partition, Pause, marker_at
 from laneway._runtime.recreated import size_at_start
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from laneway._kafka import Admin, OffsetAndMetadata, Place
     from laneway._runtime.commits import CommitStrategy
     from laneway._runtime.flow import Flow
     from laneway._runtime.handler_worker import HandlerWorker
+    from laneway._runtime.lease import Lease
     from laneway._runtime.partition import Partitions
+    from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.recreated_logs import Logs
     from laneway._runtime.worker_loop import RecordSource, Recovery
     from laneway.events import Event
@@ -40,60 +41,53 @@ class Rebalance:
     """Sees to it that a partition has one owner: begins where the last one ended, ends where the next one begins.
 
     Args:
+        plan: what is read.
+        source: reads as a member of the group.
+        commits: how offsets reach the group.
         workers: topic, of retries too, to those of the handlers that read it.
-        retry_topics: source to its retry topics.
-        delayed: sources whose records wait until they are old; they are read as retry topics are.
         partitions: those that are ours.
         flow: what holds them back.
-        limits: where reading ends in each partition of a source; None for no end.
         recovery: looks for copies that a killed process has left.
         logs: recognises topics that were recreated.
         admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
-        start: topic to where a group begins that has committed nothing: ``earliest`` or ``latest``.
-        budget: seconds that giving partitions back may take.
-        patience: seconds that brokers may take to answer when partitions come.
-        tell: told of events.
-        note: told in words what is unusual.
+        lease: whether the partitions are surely ours.
+        tell: called with events.
+        note: called with words about what is unusual.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
-        workers: Mapping[str, Sequence[HandlerWorker]],
+        plan: ReadPlan,
         *,
-        retry_topics: Mapping[str, Sequence[str]],
-        delayed: Collection[str],
+        source: RecordSource,
+        commits: CommitStrategy,
+        workers: Mapping[str, Sequence[HandlerWorker]],
         partitions: Partitions,
         flow: Flow,
         recovery: Recovery,
         logs: Logs,
         admin: Admin,
-        start: Mapping[str, str],
-        budget: float,
-        patience: float,
+        lease: Lease,
         tell: Callable[[Event], None],
         note: Callable[[str], None],
-        limits: Mapping[Place, int] | None = None,
     ) -> None:
+        self._plan = plan
+        self._source = source
+        self.commits = commits
+        """How offsets reach the group."""
         self._workers = workers
-        self._retry_topics = retry_topics
-        self._delayed = delayed
         self.partitions = partitions
         self._flow = flow
-        self._limits = limits
         self._recovery = recovery
         self.logs = logs
         """What is done about logs that are not those that were read."""
         self._admin = admin
-        self._start = start
-        self._budget = budget
-        self._patience = patience
+        self.lease = lease
+        """Whether the partitions are surely ours."""
         self._deadline = 0.0
         """When brokers must have answered what has to be known of partitions that came."""
         self._tell = tell
         self._note = note
-        self.lease = Lease(float("inf"))
-        self.source: RecordSource
-        self.commits: CommitStrategy
         self._had: set[str] = set()
         """Topics of which we had partitions."""
         self._sizes: dict[str, int] = {}
@@ -110,7 +104,7 @@ class Rebalance:
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are ours from now on; gives where each is read from."""
-        self._deadline = time.monotonic() + self._patience
+        self._deadline = time.monotonic() + self._plan.patience
         everything = self._with_retries(places)
         known = self._known(everything)
         fresh = self._answered(lambda: self.logs.begin(places, known))
@@ -133,7 +127,7 @@ class Rebalance:
     def revoked(self, places: list[Place]) -> None:
         """Finish what was begun of these partitions, commit it, and let go of them."""
         everything = self._with_retries(places)
-        deadline = time.monotonic() + self._budget
+        deadline = time.monotonic() + self._plan.budget
         for place in everything:
             for worker in self._workers[place[0]]:
                 worker.release(place)
@@ -199,20 +193,16 @@ class Rebalance:
         self.partitions.sent(offsets)
         self.tell_committed(self.partitions.arrived(offsets))
 
-    def beside(self, source: str) -> list[str]:
-        """A source and its retry topics."""
-        return [source, *self._retry_topics.get(source, ())]
-
     def _with_retries(self, places: Iterable[Place]) -> list[Place]:
-        return [(topic, partition) for source, partition in places for topic in self.beside(source)]
+        return [(topic, partition) for source, partition in places for topic in self._plan.with_retries(source)]
 
     def _known(self, places: list[Place]) -> dict[Place, OffsetAndMetadata]:
         """What was committed."""
-        return self._answered(lambda: self.source.known(places, _ANSWER)) if places else {}
+        return self._answered(lambda: self._source.known(places, _ANSWER)) if places else {}
 
     def _settle_topics(self, places: list[Place]) -> None:
         """Learn how many partitions the topics had when the group began to read them."""
-        for topic in {topic for topic, _ in places if self._start.get(topic) == "latest"}:
+        for topic in {topic for topic, _ in places if self._plan.start.get(topic) == "latest"}:
             if self._sizes.get(topic) == 0:
                 continue
             # The new ones may be all that we have: what others have counts too.
@@ -252,8 +242,8 @@ class Rebalance:
                     known=found,
                     word=marker_at(found, word),
                     topic_id=self.logs.id_of(place[0]),
-                    epoch=self.source.epoch,
-                    limit=self._limits.get(place, 0) if self._limits is not None and place[0] == source else None,
+                    epoch=self._source.epoch,
+                    limit=None if self._plan.limits is None or place[0] != source else self._plan.limits.get(place, 0),
                 )
                 finished = None if found is None else decode_finished(*found)
                 # One that tells of more than there is speaks of another log; what is written next would be passed over.
@@ -269,7 +259,7 @@ class Rebalance:
         for partition in self._recovery.begin(source, partitions, since, unclean=unclean):
             for place in self._with_retries([(source, partition)]):
                 self.partitions[place].paused.add(Pause.RECOVERY)
-        if source in self._delayed:
+        if source in self._plan.delayed:
             for partition in partitions:
                 self.partitions[source, partition].paused.add(Pause.DELAY)
         self._new += [(source, partition) for partition in partitions]
@@ -306,7 +296,7 @@ class Rebalance:
             self._recovery.end(source, partition)
         for place in self._with_retries(places):
             for worker in self._workers[place[0]]:
-                worker.fence(place, self.source.epoch)
+                worker.fence(place, self._source.epoch)
             self.logs.leave(place)
             self.partitions.end(place)
 

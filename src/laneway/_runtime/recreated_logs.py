@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partitions
+    from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.worker_loop import RecordSource
 
 __all__ = ["Logs"]
@@ -32,37 +33,34 @@ class Logs:
     stand in its metadata. The loop's thread calls it.
 
     Args:
+        plan: what is read.
+        source: reads as a member of the group.
         workers: topic, of retries too, to those of the handlers that read it.
-        monitor: told of sources that were recreated.
         partitions: those that are ours.
+        monitor: hears of sources that were recreated.
         admin: asks the cluster.
-        sources: the topics that are watched; none of an error run.
-        start: topic to where a group begins that has committed nothing.
-        skip_lost: go on when records were deleted before they were read.
-        note: told in words what is unusual.
+        note: called with words about what is unusual.
     """
 
-    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
+    def __init__(
         self,
-        workers: Mapping[str, Sequence[HandlerWorker]],
+        plan: ReadPlan,
         *,
-        monitor: BrokerMonitor,
+        source: RecordSource,
+        workers: Mapping[str, Sequence[HandlerWorker]],
         partitions: Partitions,
+        monitor: BrokerMonitor,
         admin: Admin,
-        sources: Iterable[str],
-        start: Mapping[str, str],
-        skip_lost: bool,
         note: Callable[[str], None],
     ) -> None:
+        self._plan = plan
+        self._source = source
         self._workers = workers
-        self._monitor = monitor
         self._partitions = partitions
+        self._monitor = monitor
         self._admin = admin
-        self._sources = set(sources)
-        self._start = start
-        self._skip_lost = skip_lost
+        self._watched = plan.watched
         self._note = note
-        self.source: RecordSource
         self._ids: dict[str, str] = {}
         """Topic to its id, when last looked at."""
         self._asked: TopicIds | None = None
@@ -83,7 +81,7 @@ class Logs:
         Raises:
             BrokerUnavailableError: nobody answered.
         """
-        self._ids |= self._asked_ids(self._sources, _ANSWER)
+        self._ids |= self._asked_ids(self._watched, _ANSWER)
 
     def id_of(self, topic: str) -> str:
         """The id of a topic of which partitions have just become ours; empty when it is not known."""
@@ -99,7 +97,7 @@ class Logs:
             BrokerUnavailableError: nobody answered; nothing was done.
             DataLossError: what was committed is of a topic that was deleted, and that is not to be passed over.
         """
-        watched = {topic for topic, _ in places if topic in self._sources}
+        watched = {topic for topic, _ in places if topic in self._watched}
         ids = self._asked_ids(watched, _ANSWER)
         places = [place for place in places if place[0] in ids]
         ends = self._admin.high_watermarks(places, _ANSWER) if places else {}
@@ -130,7 +128,7 @@ class Logs:
 
     def ask(self) -> None:
         """Ask for the ids of the topics that are read; `is_sure` has the answer."""
-        self._asked = self._admin.ask_topic_ids(self._sources, _SHORT) if self._sources else None
+        self._asked = self._admin.ask_topic_ids(self._watched, _SHORT) if self._watched else None
 
     @property
     def is_answered(self) -> bool:
@@ -161,7 +159,7 @@ class Logs:
             DataLossError: a topic was recreated, and that is not to be passed over.
         """
         try:
-            self._compare(self._asked_ids({topic for topic, _ in places} & self._sources, _SHORT), places)
+            self._compare(self._asked_ids({topic for topic, _ in places} & self._watched, _SHORT), places)
         except AdminError:
             return  # as above
 
@@ -179,14 +177,14 @@ class Logs:
         at = owned.position
         if 0 <= offset != at:
             # Said of before the partition was begun again, or past offsets without a record: it is said once more.
-            self.source.seek(place, at)
+            self._source.seek(place, at)
             return
         try:
-            if topic in self._compare(self._asked_ids({topic} & self._sources, _SHORT)):
+            if topic in self._compare(self._asked_ids({topic} & self._watched, _SHORT)):
                 return
             low, high = self._admin.bounds(*place, _SHORT)
         except BrokerUnavailableError:
-            self.source.seek(place, at)  # whoever answers then says once more that it is gone
+            self._source.seek(place, at)  # whoever answers then says once more that it is gone
             return
         # The start of a log only grows: one that begins below is another one, even if it has grown past us by now.
         if low <= at:
@@ -195,7 +193,7 @@ class Logs:
             self._begin_log(place, low)
         else:
             told = f"{topic}[{partition}]: offset {at} is gone (the log begins at {low} now)"
-            if not self._skip_lost:
+            if not self._plan.skip_lost:
                 raise DataLossError(
                     f"{told}. Records were deleted before they were read. To go on without them set "
                     "on_data_loss: continue"
@@ -203,7 +201,7 @@ class Logs:
             self._note(f"{told}: it is read from there on")
             self.lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
             owned.reached = low
-        self.source.seek(place, low)
+        self._source.seek(place, low)
 
     def _compare(self, ids: Mapping[str, str], leaving: Iterable[Place] = ()) -> set[str]:
         """Act on topics whose ids are not those under which they are read; gives them."""
@@ -230,7 +228,7 @@ class Logs:
             self._restart(topic, places)
             self.ends |= {place: ends[place] for place in places}
             for place in places if not leaving else ():
-                self.source.seek(place, 0)
+                self._source.seek(place, 0)
             found.add(topic)
         return found
 
@@ -240,11 +238,11 @@ class Logs:
     def _decide(self, topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> None:
         """End the run because of what was found, or say that it goes on."""
         text = describe(topic, found, is_recreated=is_recreated)
-        if not self._skip_lost:
+        if not self._plan.skip_lost:
             for owned in self._partitions.of((topic,)):
                 if is_recreated or owned.place[1] in found:
                     self._partitions.end(owned.place)  # the last commit would speak of another log
-            raise as_loss(text, self._start.get(topic))
+            raise as_loss(text, self._plan.start.get(topic))
         self._note(f"{text}; it is read from its start")
 
     def _restart(self, topic: str, places: list[Place]) -> None:
@@ -292,13 +290,13 @@ class Logs:
                 continue
             self._deleted.add(topic)
             is_busy = any(worker.has(place) for worker in self._workers[topic] for place in places)
-            if self._skip_lost and is_busy:
+            if self._plan.skip_lost and is_busy:
                 continue  # what was read of the old one is finished first: it is nowhere else
             for place in places:
                 self._begin_log(place, 0)
             told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
             text = f"the retry topic {topic} was deleted while it was in use: {told}"
-            if not self._skip_lost:
+            if not self._plan.skip_lost:
                 raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
             self.lose(topic, waited)
             self._note(text)
@@ -314,19 +312,19 @@ class Logs:
 
         A broker that has only just come back may say that a topic is not there, or shorter than it is.
         """
-        known = self.source.known(places, _SHORT)
+        known = self._source.known(places, _SHORT)
         return any(place not in known for place in places)
 
     def _begin_log(self, place: Place, start: int) -> None:
         """What is known of the old log, and results that are still to come, say nothing about the new one."""
         for worker in self._workers[place[0]]:
-            worker.restart(place, self.source.epoch)
-        self.source.epoch += 1
+            worker.restart(place, self._source.epoch)
+        self._source.epoch += 1
         fresh = self._partitions[place].restarted(
-            start, word=marker_at(None), topic_id=self.id_of(place[0]), epoch=self.source.epoch
+            start, word=marker_at(None), topic_id=self.id_of(place[0]), epoch=self._source.epoch
         )  # fmt: skip
         self._partitions.begin(fresh)
 
     def _fence(self, place: Place) -> None:
         for worker in self._workers[place[0]]:
-            worker.fence(place, self.source.epoch)
+            worker.fence(place, self._source.epoch)

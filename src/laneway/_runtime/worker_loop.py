@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from laneway._declare.record import Record
-    from laneway._kafka import OffsetAndMetadata, Place
+    from laneway._kafka import OffsetAndMetadata, PartitionOwner, Place
     from laneway._runtime.flow import Flow
     from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partition, PartitionView
+    from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.rebalance import Rebalance
     from laneway._runtime.retry_source import RetrySource
 
@@ -47,8 +48,8 @@ class RecordSource(Protocol):
         """Whether it takes itself for a member of the group."""
         ...
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Join the group."""
+    def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
+        """Join the group; the owner hears of partitions that come and go."""
         ...
 
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
@@ -127,28 +128,29 @@ class WorkerLoop:
     """Reads what it owns and what is due beside, gives it to the handlers, and commits what they finish.
 
     Args:
+        plan: what is read.
         source: reads as a member of the group.
         rebalance: deals with partitions that come and go.
         flow: says how much may be read.
         recovery: looks up what former owners have left.
         workers: topic, of retries too, to those of the handlers that read it.
-        topics: those to subscribe to.
         retry_source: reads their retry topics, and those of them whose records wait until they are old.
         monitor: knows what of those is due.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
-        source: RecordSource,
+        plan: ReadPlan,
         *,
+        source: RecordSource,
         rebalance: Rebalance,
         flow: Flow,
         recovery: Recovery,
         workers: Mapping[str, Sequence[HandlerWorker]],
-        topics: Sequence[str],
         retry_source: RetrySource,
         monitor: BrokerMonitor,
     ) -> None:
+        self._plan = plan
         self._source = source
         self._rebalance = rebalance
         self._flow = flow
@@ -156,7 +158,6 @@ class WorkerLoop:
         """Those that are ours, of retry topics too. Any thread may read it."""
         self._recovery = recovery
         self._workers = workers
-        self._topics = topics
         self._retry_source = retry_source
         self._monitor = monitor
         self._is_paused = self._is_stopping = False
@@ -199,7 +200,7 @@ class WorkerLoop:
 
     def run(self, until: Callable[[], bool]) -> None:
         """Join the group and work, until that is so."""
-        self._source.subscribe(self._topics)
+        self._source.subscribe(self._plan.topics, self._rebalance)
         while not until():
             self.step()
 
@@ -242,7 +243,7 @@ class WorkerLoop:
     def _share_lanes(self) -> None:
         """Partitions came or went: handlers have lanes for those that are ours now."""
         self._shared = self._source.epoch
-        for source in self._topics:
+        for source in self._plan.topics:
             count = len(self.partitions.of((source,)))
             for worker in self._workers[source]:
                 worker.share(count)
@@ -269,7 +270,7 @@ class WorkerLoop:
 
     def _tend(self, now: float) -> None:
         for topic, partition in self._recovery.done():
-            for beside in self._rebalance.beside(topic):
+            for beside in self._plan.with_retries(topic):
                 if (beside, partition) in self.partitions:
                     self.partitions[beside, partition].paused.discard(Pause.RECOVERY)
         self._rebalance.logs.settle_suspects()
@@ -279,8 +280,8 @@ class WorkerLoop:
         self._committer.tend(now)
 
     def _deliver(self, records: list[Record[Any]]) -> None:
-        if len(self._topics) == 1:
-            self._put(self._topics[0], records)
+        if len(self._plan.topics) == 1:
+            self._put(self._plan.topics[0], records)
             return
         by_topic: dict[str, list[Record[Any]]] = {}
         for record in records:

@@ -40,7 +40,6 @@ class FakeConsumer:
 
     Args:
         logs: what there is to read.
-        owner: called when partitions come and go.
         clock: moved on while nothing comes.
         committed: what the group has committed; commits go there.
     """
@@ -48,13 +47,12 @@ class FakeConsumer:
     def __init__(
         self,
         logs: Mapping[Place, Readable],
-        owner: PartitionOwner,
         *,
         clock: Sleeper,
         committed: dict[Place, OffsetAndMetadata] | None = None,
     ) -> None:
         self._logs = logs
-        self._owner = owner
+        self._owner: PartitionOwner
         self._clock = clock
         self.committed = {} if committed is None else committed
         self.epoch = self.passed = 0
@@ -77,8 +75,9 @@ class FakeConsumer:
         """The partitions that are not read for now."""
         return self._paused.copy()
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Join the group."""
+    def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
+        """Join the group; the owner hears of partitions that come and go."""
+        self._owner = owner
         self.topics = list(topics)
 
     def assign(self, places: Iterable[Place]) -> None:

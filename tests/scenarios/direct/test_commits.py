@@ -44,8 +44,8 @@ class _Begins:
 def _joined(scene: DirectScene, **options: int) -> GroupConsumer:
     owner = _Begins()
     options = {**load(overrides={"brokers": scene.bootstrap}).cluster().consumer_options(), **options}
-    member = GroupConsumer(options, scene.group, owner)  # type: ignore[arg-type]
-    member.subscribe([scene.topic])
+    member = GroupConsumer(options, scene.group)
+    member.subscribe([scene.topic], owner)  # type: ignore[arg-type]
     eventually(lambda: member.read(1, 0.1) or owner.places, timeout=30)
     return member
 

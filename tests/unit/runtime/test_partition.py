@@ -379,9 +379,9 @@ class Owner:
 
 @pytest.fixture
 def membership():
-    made = GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "group", Owner())
+    made = GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, "group")
     real = made._consumer
-    made._topics = {TOPIC: TOPIC}
+    made._topics, made._owner = {TOPIC: TOPIC}, Owner()
     yield made
     real.close()
 

@@ -19,7 +19,9 @@ from laneway._kafka import BrokerUnavailableError, GroupConsumer
 from laneway._kafka import group_consumer as _group_consumer
 from laneway._runtime import rebalance as _rebalance
 from laneway._runtime.flow import Flow
+from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions, Pause
+from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
 from laneway._runtime.recreated_logs import Logs
 from laneway.errors import DataLossError
@@ -94,20 +96,19 @@ class Scene:
             high_watermarks=lambda places, *rest: dict.fromkeys(places, self._answer()[1]),
         )  # fmt: skip
         admin.ask_topic_ids = lambda *asked: SimpleNamespace(is_done=True, result=admin.topic_ids)
+        plan = ReadPlan(topics=[TOPIC], skip_lost=is_forgiving, budget=BUDGET, patience=PATIENCE)
+        self.group = GroupConsumer({}, "billing")
         self.logs = Logs(
-            stations, monitor=SimpleNamespace(restart=lambda topic: None),
-            partitions=self.partitions, admin=admin, sources=[TOPIC], start={},
-            skip_lost=is_forgiving, note=self.notes.append,
+            plan, source=self.group, workers=stations, partitions=self.partitions,
+            monitor=SimpleNamespace(restart=lambda topic: None), admin=admin, note=self.notes.append,
         )  # fmt: skip
         self.rebalance = Rebalance(
-            stations, retry_topics={}, delayed=(), partitions=self.partitions,
+            plan, source=self.group, commits=self.group, workers=stations, partitions=self.partitions,
             flow=Flow(self.partitions, stations, [TOPIC]),
-            recovery=Recovery("billing", [self.station], admin=None, options={}), logs=self.logs, admin=admin, start={},
-            budget=BUDGET, patience=PATIENCE, tell=self.told.append, note=self.notes.append,
+            recovery=Recovery("billing", [self.station], admin=None, options={}), logs=self.logs, admin=admin,
+            lease=Lease(float("inf")), tell=self.told.append, note=self.notes.append,
         )  # fmt: skip
-        self.group = GroupConsumer({}, "billing", self.rebalance)
-        self.group.subscribe([TOPIC])
-        self.rebalance.source = self.rebalance.commits = self.logs.source = self.group
+        self.group.subscribe([TOPIC], self.rebalance)
 
     def _answer(self):
         if self.bounds is None:

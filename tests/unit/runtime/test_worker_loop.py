@@ -19,6 +19,7 @@ from laneway._runtime.flow import Flow
 from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import BrokerView
 from laneway._runtime.partition import Partitions, Pause
+from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
 from laneway._runtime.recreated_logs import Logs
 from laneway._runtime.retry_source import RetrySource
@@ -47,10 +48,10 @@ class EndlessLog:
 class Consumer(FakeConsumer):
     """Writes down what is asked of it, and when."""
 
-    def __init__(self, places, owner, clock):
+    def __init__(self, places, clock):
         self._clock = clock
         committed = dict.fromkeys([*places, *((RETRY, partition) for partition in range(2))], (0, CLEAN))
-        super().__init__({place: EndlessLog() for place in places}, owner, clock=clock, committed=committed)
+        super().__init__({place: EndlessLog() for place in places}, clock=clock, committed=committed)
         self.polls, self.pauses, self.resumes, self.commits = [], [], [], []
         self.assign(places)
 
@@ -102,23 +103,27 @@ class Scene:
         self.readers = []
         self.monitor = SimpleNamespace(view=BrokerView(), recreated=deque())
         recovery = SimpleNamespace(is_idle=True, begin=lambda *_, **__: [], end=lambda *_: None, done=list)
+        plan = ReadPlan(topics=list(topics), retry_topics=retry_topics, limits=limits)
+        self.consumer = Consumer(self.places, clock)
+        admin = SimpleNamespace(
+            topic_ids=lambda *_: {}, ask_topic_ids=lambda *_: SimpleNamespace(is_done=True, result=dict)
+        )  # fmt: skip
         logs = Logs(
-            stations, monitor=None, partitions=self.partitions, admin=None, sources=(), start={}, skip_lost=False,
+            plan, source=self.consumer, workers=stations, partitions=self.partitions, monitor=None, admin=admin,
             note=lambda text: None,
         )  # fmt: skip
-        rebalance = Rebalance(
-            stations, retry_topics=retry_topics, delayed=(),
-            partitions=self.partitions, flow=self.flow, recovery=recovery, logs=logs, admin=None,
-            start={}, limits=limits, budget=6.0, patience=18.0, tell=lambda event: None, note=lambda text: None,
-        )  # fmt: skip
-        self.consumer = Consumer(self.places, rebalance, clock)
-        rebalance.source = rebalance.commits = logs.source = self.consumer
         monkeypatch.setattr(Lease, "now", staticmethod(clock.monotonic))
-        self.lease = rebalance.lease = Lease(10.0)
-        self.loop = WorkerLoop(
-            self.consumer, rebalance=rebalance, flow=self.flow, recovery=recovery, workers=stations,
-            topics=list(topics), retry_source=self.retry_source, monitor=self.monitor,
+        self.lease = Lease(10.0)
+        rebalance = Rebalance(
+            plan, source=self.consumer, commits=self.consumer, workers=stations, partitions=self.partitions,
+            flow=self.flow, recovery=recovery, logs=logs, admin=None, lease=self.lease, tell=lambda event: None,
+            note=lambda text: None,
         )  # fmt: skip
+        self.loop = WorkerLoop(
+            plan, source=self.consumer, rebalance=rebalance, flow=self.flow, recovery=recovery, workers=stations,
+            retry_source=self.retry_source, monitor=self.monitor,
+        )  # fmt: skip
+        self.consumer.subscribe(plan.topics, rebalance)
         self.stations = SimpleNamespace(**{topic: found for topic, (found,) in stations.items() if topic != RETRY})
         self.retry_station = stations[RETRY][0] if retries else None
 

@@ -41,7 +41,8 @@ class Scene:
         self.topic, self.owner, self.clock = FakeTopic("orders", 1), Owner(), SleepingClock()
         for number in range(5):
             self.topic.append(b"k", b"%d" % number, (), 1, 0)
-        self.consumer = FakeConsumer({PLACE: self.topic.log(0)}, self.owner, clock=self.clock)
+        self.consumer = FakeConsumer({PLACE: self.topic.log(0)}, clock=self.clock)
+        self.consumer.subscribe(["orders"], self.owner)
 
     def read(self, most=100):
         return [(record.offset, record.epoch) for record in self.consumer.read(most, 0.5)]

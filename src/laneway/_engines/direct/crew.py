@@ -16,6 +16,7 @@ from laneway._runtime.flow import Flow
 from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.partition import Partitions
+from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
 from laneway._runtime.recreated_logs import Logs
 from laneway._runtime.retry_source import RetrySource
@@ -112,16 +113,25 @@ class Crew:
         errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
         owned = Partitions()
         feeds = {topic: feeds_of(app, [each for each in routes if each.topic.name == topic]) for topic in self.sources}
-        retry_topics = {topic: [feed.topic for feed in found if feed.step] for topic, found in feeds.items()}
-        delayed = {topic for topic, found in feeds.items() if found[0].delay}
-        beside = [feed.topic for found in feeds.values() for feed in found if feed.step or feed.delay]
+        limit = cluster.consumer.max_poll_interval.total_seconds()
+        plan = ReadPlan(
+            topics=self.sources,
+            retry_topics={topic: [feed.topic for feed in found if feed.step] for topic, found in feeds.items()},
+            delayed={topic for topic, found in feeds.items() if found[0].delay},
+            start=_starts(routes, settings),
+            # What retention has taken from an error topic is gone, and counted; the rest is to be run all the same.
+            skip_lost=settings.on_data_loss == "continue" or limits is not None,
+            limits=limits,
+            budget=min(limit * _BUDGET, settings.drain.total_seconds()),
+            patience=limit * _PATIENCE,
+        )
         self.monitor = BrokerMonitor(
             self,
             owned,
             feeds=[
                 Feeds(found, self.admin, may_create=settings.create_topics, timeout=TIMEOUT)
                 for topic, found in feeds.items()
-                if retry_topics[topic] or topic in delayed
+                if plan.retry_topics[topic] or topic in plan.delayed
             ],
             sources=self.sources,
             errors=errors,
@@ -131,51 +141,35 @@ class Crew:
         for station in self.stations:
             station.processor.outbox.diagnose = self.monitor.trouble
         options = reading_options(cluster, routes, sum(partitions.values()))
-        # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
-        skip_lost = settings.on_data_loss == "continue" or limits is not None
-        flow = Flow(owned, stations, [topic for topic in self.sources if topic not in delayed])
+        flow = Flow(owned, stations, plan.live)
         recovery = Recovery(app, self.stations, admin=self.admin, options=options)
-        limit = cluster.consumer.max_poll_interval.total_seconds()
-        start = _starts(routes, settings)
+        consumer = GroupConsumer(options, app, cluster.client_options())
         logs = Logs(
-            stations,
-            monitor=self.monitor,
-            partitions=owned,
-            admin=self.admin,
-            sources=self.sources if limits is None else (),
-            start=start,
-            skip_lost=skip_lost,
-            note=note,
-        )
+            plan, source=consumer, workers=stations, partitions=owned, monitor=self.monitor, admin=self.admin, note=note
+        )  # fmt: skip
         logs.learn()
         rebalance = Rebalance(
-            stations,
-            retry_topics=retry_topics,
-            delayed=delayed,
+            plan,
+            source=consumer,
+            commits=consumer if commits is None else commits(consumer),
+            workers=stations,
             partitions=owned,
             flow=flow,
             recovery=recovery,
             logs=logs,
             admin=self.admin,
-            start=start,
-            budget=min(limit * _BUDGET, settings.drain.total_seconds()),
-            patience=limit * _PATIENCE,
+            lease=lease,
             tell=tell,
             note=note,
-            limits=limits,
         )
-        consumer = GroupConsumer(options, app, rebalance, cluster.client_options())
-        rebalance.source = logs.source = consumer
-        rebalance.lease = lease
-        rebalance.commits = consumer if commits is None else commits(consumer)
         self.worker_loop = WorkerLoop(
-            consumer,
+            plan,
+            source=consumer,
             rebalance=rebalance,
             flow=flow,
             recovery=recovery,
             workers=stations,
-            topics=self.sources,
-            retry_source=RetrySource(beside, owned, options, skip_lost=skip_lost),
+            retry_source=RetrySource(plan.beside, owned, options, skip_lost=plan.skip_lost),
             monitor=self.monitor,
         )
         self.member = Member(self.worker_loop)
