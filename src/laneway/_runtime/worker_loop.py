@@ -224,11 +224,11 @@ class WorkerLoop:
             self._tended = now
             self._tend(now)
         self._flow.hold(on=self._is_paused or self._is_stopping)
-        room = 0 if self._flow.is_holding else self._flow.room(now)
+        wait = _POLL if self._flow.is_holding else self._poll_retries()
+        room = 0 if self._flow.is_holding else self._flow.room(now)  # what retries have left of it
         if self._flow.has_changed:
             self._flow.has_changed = False
             self._source.apply_pauses()
-        wait = _POLL if self._flow.is_holding else self._poll_retries()
         if room <= 0 and self._flow.is_waiting(now):
             time.sleep(_SHORT)
             return
@@ -261,7 +261,8 @@ class WorkerLoop:
             if room <= 0:
                 wait = min(wait, _FULL)
                 continue
-            records, lost = self._retry_source.read(topic, min(room, MOST))
+            # Half of it: what is due must not keep the handler from what comes.
+            records, lost = self._retry_source.read(topic, min((room + 1) // 2, MOST))
             self._rebalance.logs.lose(topic, lost)
             wait = min(wait, 0.0 if records else _COMING)
             if records:

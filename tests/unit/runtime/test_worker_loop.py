@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from laneway import Buffer, Topic
+from laneway import Buffer, Retry, Topic
 from laneway._core.finished_map import CLEAN, decode_finished
 from laneway._engines.direct.station import Station
 from laneway._kafka import BrokerUnavailableError, FencedError
@@ -89,13 +89,18 @@ class Consumer(FakeConsumer):
 class Scene:
     """A loop with one worker for each topic, whose handler finishes records when a test says so."""
 
-    def __init__(self, monkeypatch, *, topics=("orders",), partitions=2, records=100, limits=None, retries=False):
+    def __init__(
+        self, monkeypatch, *, topics=("orders",), partitions=2, records=100, limits=None, retries=False, is_shared=False
+    ):
         self.clock = clock = SleepingClock()
         for module in (_worker_loop, _rebalance):
             monkeypatch.setattr(module, "time", clock)
         self.places = [(topic, partition) for topic in topics for partition in range(partitions)]
         retry_topics = {topics[0]: [RETRY]} if retries else {}
         stations = {topic: [_station(topic, records)] for topic in [*topics, *([RETRY] if retries else [])]}
+        if is_shared:
+            shared = [_station(topics[0], records, Retry.steps("5s"))]
+            stations = {topic: shared for topic in stations}  # noqa: C420 - one worker is what is meant
         self.partitions = Partitions()
         self.flow = Flow(self.partitions, stations, topics)
         monkeypatch.setattr(_retry_source, "AssignedConsumer", self._reader_made)
@@ -162,9 +167,10 @@ class Scene:
                 station.processor.steps[0].ledger.finish(record.partition, record.offset)
 
 
-def _station(topic, records):
+def _station(topic, records, retry=None):
     return Station(
-        make_route(topic=Topic(topic), buffer=Buffer(records=records)), "billing", lanes=4, sender=FakeSender(),
+        make_route(topic=Topic(topic), buffer=Buffer(records=records), retry=retry or Retry()),
+        "billing", lanes=4, sender=FakeSender(),
         loop=lambda: None,
         notice=lambda text: None, listener=lambda event: None,
     )  # fmt: skip
@@ -274,6 +280,18 @@ def test_retries_wait_for_room_of_their_own(scene):
     made.retry_station.intake.fetch(60, 0)
     made.run(0.5)
     assert made.retry_station.intake.records > 40
+
+
+def test_retries_and_their_source_share_one_buffer(scene):
+    """What retries take is no room for the source any more, in the same round too; they take half of it at most."""
+    made = scene(retries=True, is_shared=True)
+    intake = made.stations.orders.intake
+    for number in range(20):
+        made.run(0.05)
+        assert intake.records == 100
+        made.is_due(1_000 * (number + 1))
+        intake.fetch(60, 0)
+    assert 300 < sum(made.delivered[RETRY, number] for number in range(2)) < 900
 
 
 def test_a_pause_holds_retries_too(scene):
