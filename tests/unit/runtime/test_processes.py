@@ -702,7 +702,7 @@ def test_children_that_are_kept_work_in_several_runs():
     hooks = {"setups": (handlers.open_pool,), "cleanups": (handlers.close_pool,)}
     processor, runner = make(handlers.obey, is_kept=True, **hooks)
 
-    def run_until(setups):
+    def run_until(children):
         # Several runs: on a busy machine one child may be through with a run before the other is ready.
         nonlocal processor
         for _ in range(100):
@@ -711,9 +711,9 @@ def test_children_that_are_kept_work_in_several_runs():
             assert notes("cleanup") == []
             processor, _ = make(handlers.obey)
             runner.take_on(processor)
-            if len(notes("setup")) == setups:
+            if len({line["pid"] for line in notes("begin")}) == children:
                 return
-        raise AssertionError(f"{len(notes('setup'))} children were set up")
+        raise AssertionError(f"not {children} children have worked: {notes('begin')}")
 
     run_until(2)
     for _ in range(3):
