@@ -198,3 +198,34 @@ def test_what_waits_for_its_partition_goes_on_when_the_one_before_it_is_dropped(
 
     (queue,) = scheduler.take(1)
     assert queue.key == b"c"
+
+
+def test_a_held_key_continues_when_the_last_one_has_arrived():
+    """Not before; and not before its time, if it has one."""
+    scheduler = Scheduler(Lanes(1))
+    push(scheduler, b"a", b"a")
+    (queue,) = turn = scheduler.take(1)
+    scheduler.advance(queue, 1)
+    scheduler.hold(queue, 2, until=5.0)
+    scheduler.end_turn(turn)
+    scheduler.arrived(queue)
+    assert (scheduler.take(1), scheduler.next_wake) == (None, None)
+    scheduler.arrived(queue)
+    assert (scheduler.take(1), scheduler.next_wake) == (None, 5.0)
+    scheduler.wake(5.0)
+    assert keys_of(scheduler.take(1)) == [b"a"]
+
+
+def test_what_waits_behind_a_held_key_can_be_dropped():
+    """Its partition is given away: nothing is left to continue with, and a later record begins at once."""
+    scheduler = Scheduler(Lanes(1))
+    push(scheduler, b"a", b"a")
+    (queue,) = turn = scheduler.take(1)
+    scheduler.advance(queue, 1)
+    scheduler.hold(queue, 1)
+    scheduler.end_turn(turn)
+    assert scheduler.drop(lambda item: True) == 1
+    scheduler.arrived(queue)
+    assert (scheduler.is_idle, scheduler.queue_of(b"a")) == (True, None)
+    push(scheduler, b"a")
+    assert keys_of(scheduler.take(1)) == [b"a"]
