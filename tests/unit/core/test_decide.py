@@ -203,5 +203,5 @@ def test_what_follows_for_a_message_that_was_refused(message, error, expected):
     ],
 )
 def test_what_is_left_out_of_a_parked_copy_that_does_not_fit(reduced, error, waits, expected):
-    """First the trace; then it waits, or the value goes, and half of the headers each time until only the key is left."""
+    """First the trace. Then it waits, or the value goes, and half of the headers each time."""
     assert resolve(error_copy(reduced), error, waits=waits, headers_size=90) == expected
