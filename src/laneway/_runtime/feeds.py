@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from laneway._core.due import DueEnds
 from laneway._kafka import BrokerUnavailableError
-from laneway._runtime.topics import create_beside, say
+from laneway._runtime.topics import create_beside
 from laneway.errors import AdminError
+from laneway.observe import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from laneway._runtime.topics import Feed
 
 __all__ = ["ABSENT", "LOOK", "Feeds", "patiently"]
+
+_log = logger("runtime")
 
 T = TypeVar("T")
 
@@ -182,16 +185,16 @@ class Feeds:
     def _make(self, topic: str, found: int, wanted: int) -> None:
         if not self._may_create:
             lacks = f"has {found} partitions and needs {wanted}" if found else "is missing"
-            told = f"the retry topic {topic} {lacks}, and create_topics is false; nothing is read until that is done"
+            text = f"the retry topic {topic} {lacks}, and create_topics is false; nothing is read until that is done"
             if time.monotonic() - self._said > _SAY:
                 self._said = time.monotonic()
-                say(told)
-            raise BrokerUnavailableError(told)
+                _log.warning(text)
+            raise BrokerUnavailableError(text)
         try:
             if found:
                 self._admin.grow(topic, wanted)
             elif create_beside(self._admin, topic, self._feeds[0].topic, wanted):
-                say(f"created topic {topic} again: it had been deleted")
+                _log.warning("created topic %s again: it had been deleted", topic)
         except AdminError as error:
             raise BrokerUnavailableError(str(error)) from error  # to be tried again: copies wait for it meanwhile
 

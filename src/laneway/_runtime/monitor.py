@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from laneway._kafka import MISSING, BrokerUnavailableError
-from laneway._runtime.topics import create_beside, say
+from laneway._runtime.topics import create_beside
 from laneway.errors import AdminError
 from laneway.observe import logger
 
@@ -259,5 +259,5 @@ class BrokerMonitor:
             return f"{MISSING}, and create_topics is false: create it"
         source = self._errors[topic]
         if create_beside(admin, topic, source, len(admin.partitions(source))):
-            say(f"created topic {topic} again: it had been deleted")
+            _log.warning("created topic %s again: it had been deleted", topic)
         return "it had been deleted and is created again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -11,6 +10,7 @@ from laneway._kafka import Admin, BrokerUnavailableError
 from laneway._runtime.configure import cluster_of, configured
 from laneway._runtime.lifecycle import Lifecycle, State
 from laneway.errors import AdminError, DeclarationError
+from laneway.observe import logger
 
 if TYPE_CHECKING:
     import threading
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway.settings import Settings
 
-__all__ = ["Feed", "create_beside", "feeds_of", "lag_of", "prepare_topics", "say", "until_ready"]
+__all__ = ["Feed", "create_beside", "feeds_of", "lag_of", "prepare_topics", "until_ready"]
+
+_log = logger("runtime")
 
 T = TypeVar("T")
 
@@ -102,7 +104,7 @@ def _prepare(app: App, settings: Settings) -> list[str]:
                 if not settings.create_topics:
                     missing.append(f"{name} (create_topics is false)")
                 elif create_beside(admin, name, route.topic.name, len(partitions)):
-                    say(f"created topic {name} with {len(partitions)} partitions: it was not there")
+                    _log.info("created topic %s with %d partitions: it was not there", name, len(partitions))
     return list(dict.fromkeys(missing))
 
 
@@ -121,12 +123,6 @@ def create_beside(admin: Admin, topic: str, source: str, partitions: int) -> boo
         except AdminError:
             pass  # a cluster may have rules for this limit; if it is not that, the next try says so
     return admin.create(topic, partitions, config=_KEEP)
-
-
-def say(text: str) -> None:
-    """Say something that happens seldom in one line."""
-    sys.stderr.write(f"laneway: {text}\n")
-    sys.stderr.flush()
 
 
 def feeds_of(app: str, routes: list[HandlerSpec]) -> tuple[Feed, ...]:

@@ -216,11 +216,11 @@ def asked(monitor, topic, words):
     eventually(lambda: monitor.trouble(topic) == words, timeout=10, every=0.01, why=lambda: monitor.trouble(topic))
 
 
-def test_an_error_topic_that_was_deleted_is_created_again(admin, monitor, capsys):
+def test_an_error_topic_that_was_deleted_is_created_again(admin, monitor, caplog):
     """With the partitions of its source, and a line that says so, once."""
     asked(monitor, ERROR, "it had been deleted and is created again")
     assert admin.known[ERROR] == [0, 1]
-    assert capsys.readouterr().err == f"laneway: created topic {ERROR} again: it had been deleted\n"
+    assert caplog.messages == [f"created topic {ERROR} again: it had been deleted"]
 
 
 def test_what_may_not_be_created_is_said(admin, monitor):

@@ -61,7 +61,7 @@ def test_a_topic_that_may_not_be_created_is_an_error():
         create_beside(Cluster(SOURCE, refuses=["retention.ms"]), ERROR, SOURCE, 3)
 
 
-def test_a_retry_topic_that_may_not_be_created_is_waited_for(capsys):
+def test_a_retry_topic_that_may_not_be_created_is_waited_for(caplog):
     """Nothing is read meanwhile, and it is said, but not all the time."""
     cluster = Cluster(SOURCE)
     feeds = (Feed(SOURCE, ("charge",)), Feed(RETRY, ("charge",), 1, 5.0))
@@ -69,15 +69,16 @@ def test_a_retry_topic_that_may_not_be_created_is_waited_for(capsys):
     for _ in range(3):
         with pytest.raises(BrokerUnavailableError, match="create_topics is false"):
             looked_at.numbers(feeds[0])
-    assert capsys.readouterr().err.count(f"the retry topic {RETRY} is missing, and create_topics is false") == 1
+    assert caplog.text.count(f"the retry topic {RETRY} is missing, and create_topics is false") == 1
     assert set(cluster.topics) == {SOURCE}
     assert Feeds(feeds, cluster).numbers(feeds[1]) == [0, 1, 2]
-    assert capsys.readouterr().err == f"laneway: created topic {RETRY} again: it had been deleted\n"
+    assert caplog.messages[-1] == f"created topic {RETRY} again: it had been deleted"
 
 
 @pytest.mark.parametrize("may_create", [True, False])
-def test_at_the_start_the_same_rule_holds(monkeypatch, capsys, may_create):
+def test_at_the_start_the_same_rule_holds(monkeypatch, caplog, may_create):
     """What is missing is created and said; or it is waited for, and the state says for what."""
+    caplog.set_level("INFO", "laneway")
     app, cluster, life = App("billing"), Cluster(SOURCE), Lifecycle(lambda *_: None)
     app.handler(Topic(SOURCE))(lambda record: None)
     monkeypatch.setattr(_topics, "Admin", lambda _: cluster)
@@ -89,7 +90,7 @@ def test_at_the_start_the_same_rule_holds(monkeypatch, capsys, may_create):
 
     assert prepare_topics(app, settings, life, is_stopping, threading.Event()) == may_create
     if may_create:
-        assert capsys.readouterr().err == f"laneway: created topic {ERROR} with 3 partitions: it was not there\n"
+        assert caplog.messages == [f"created topic {ERROR} with 3 partitions: it was not there"]
     else:
         assert looks[-1] == f"waiting for topic {ERROR} (create_topics is false)"
         assert set(cluster.topics) == {SOURCE}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from laneway._engines.direct.progress import Progress
 from laneway._engines.direct.stalls import Heard, breaker_words
 from laneway._runtime.lifecycle import State
 from laneway.events import PartitionsAssigned, PartitionsRevoked
+from laneway.observe import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from laneway.events import Event
 
 __all__ = ["Watch"]
+
+_log = logger("direct")
 
 _EVERY = 1.0  # seconds between looks
 _NOTED = 12.0  # seconds that a notice stays in the state: one of something that lasts is repeated after ten
@@ -233,10 +235,10 @@ class Watch:
         while not is_over.is_set():
             try:
                 self._look()
-            except Exception as error:  # noqa: BLE001 - who watches must not end the run, nor be silent
+            except Exception:  # noqa: BLE001 - what watches must not end the run, nor be silent
                 if not self._has_complained:
                     self._has_complained = True
-                    sys.stderr.write(f"laneway: the watch failed: {type(error).__name__}: {error}\n")
+                    _log.exception("the watch of the health failed; it goes on")
             is_over.wait(_EVERY)
 
 

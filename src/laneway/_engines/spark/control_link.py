@@ -30,6 +30,7 @@ from laneway._engines.spark.control import (
     prove_as_process,
     read_to_process,
 )
+from laneway.observe import logger
 
 if TYPE_CHECKING:
     from laneway._core.breaker import BreakerState
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from laneway.observe import Tally
 
 __all__ = ["ControlLine", "ControlLink", "send_log_lines"]
+
+_log = logger("spark")
 
 _CONNECT = 5.0  # seconds for a connection
 _SOONEST, _LATEST = 0.1, 5.0  # seconds before the next try
@@ -235,7 +238,7 @@ class ControlLink:
 
 
 class ControlLine:
-    """What one query says and hears in this process; without an address it only writes to stderr."""
+    """What one query says and hears in this process; without an address it only logs."""
 
     def __init__(self, address: ControlAddress | None) -> None:
         self.link = None if address is None else ControlLink.of(address)
@@ -269,11 +272,10 @@ class ControlLine:
             self.link.say(said)
 
     def notice(self, text: str) -> None:
-        """Say what is waited for. Without a connection it comes on stderr, which Spark passes on."""
+        """Say what is waited for. Without a connection it is logged here."""
         text = " ".join(text.split())[:_LONGEST]
         if self.link is None or not self.link.is_connected:
-            sys.stderr.write(f"laneway: {text}\n")
-            sys.stderr.flush()
+            _log.warning(text)
         else:
             self.link.post(Notice(self._channel, text))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -18,12 +17,15 @@ from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, OffsetRa
 from laneway._runtime.feeds import ABSENT, LOOK, Feeds, patiently
 from laneway._runtime.recreated import size_at_start
 from laneway.errors import DataLossError
+from laneway.observe import logger
 
 if TYPE_CHECKING:
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._runtime.topics import Feed
 
 __all__ = ["Planner"]
+
+_log = logger("spark")
 
 Places = dict[Place, int]
 Batch = dict[str, int]
@@ -317,8 +319,7 @@ class Planner:
             if is_used and not self._stream.skip_lost:
                 raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
             if is_used:
-                sys.stderr.write(f"laneway: {text}\n")
-                sys.stderr.flush()
+                _log.warning(text)
             self._recreated.add(topic)
 
     def _start_recreated(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from laneway._core.finished_map import topic_id_of
 from laneway._kafka import BrokerUnavailableError
 from laneway._runtime.recreated import as_loss, describe, differs, is_of_another_log
 from laneway.errors import DataLossError
+from laneway.observe import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from laneway._kafka import Admin, OffsetAndMetadata, Place
 
 __all__ = ["SourceTopic", "check_starts"]
+
+_log = logger("spark")
 
 _LOOK = 1.0  # seconds between questions while nothing happens
 
@@ -127,8 +129,7 @@ class SourceTopic:
             raise as_loss(text, self._stream.start)
         if text not in self._told:
             self._told.add(text)
-            sys.stderr.write(f"laneway: {text}; it is read from its start\n")
-            sys.stderr.flush()
+            _log.warning("%s; it is read from its start", text)
 
 
 def check_starts(stream: QuerySpec, admin: Admin, begin: Mapping[Place, int], waiting: Iterable[Place]) -> None:
