@@ -201,11 +201,13 @@ def test_a_late_copy_is_a_warning_with_its_reason(scene):
         eventually(lambda: not scene.admin.partitions(scene.error_topic), timeout=LONG)
         scene.produce(b"a", b"b")
         took = timed(lambda: until(engine, Level.WARNING, "copies-late"))
-        [reason] = engine.health().reasons
         assert took < 12
         words = f"2 copies or messages for {scene.error_topic} not acknowledged for"
+        known = "there is no such topic, and create_topics is false: create it"
+        # It is asked for a second before the warning; on a busy machine the answer may come after it.
+        eventually(lambda: [each for each in engine.health().reasons if known in each.words], timeout=10)
+        [reason] = engine.health().reasons
         assert reason.words.startswith(words)
-        assert "there is no such topic, and create_topics is false: create it" in reason.words
         assert f"its copy or message is not safe yet: {words}" in str(engine.why()[0])
         scene.admin.create(scene.error_topic, 1)
         until(engine, Level.OK)
