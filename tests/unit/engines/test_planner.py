@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -177,6 +178,22 @@ def test_a_handler_waits_for_the_slowest_one(planning):
     progress(planner, mail=Position(end))
     planner.latest(batch)
     assert len(planner.shares()) == 2
+
+
+def test_nothing_of_a_recreated_retry_topic_is_read_before_it_is_due(planning):
+    """What was due was asked for what lies past the offsets of the old one."""
+    planner = planning("charge", steps=("orders.retry",))
+    retry = ("orders.retry", 0)
+    planner._group.found = {PLACE: (0, "L1c"), retry: (50, "L1c")}
+    planner._admin.ends = {retry: 50}
+    planner._stream = replace(planner._stream, skip_lost=True)
+    batch = planner.initial()
+    assert planner.latest(batch) == batch
+    planner._feeds.renewed["orders.retry"] = {retry: 50}
+    planner._admin.ends = {retry: 3}
+    planner._admin.first_since = lambda places, timeout=5.0: dict.fromkeys(places, 0)  # of none is the time over
+    assert planner.latest(batch) == batch
+    assert planner._places()[retry] == 0
 
 
 def test_handlers_that_keep_pace_get_ever_longer_ranges(planning):

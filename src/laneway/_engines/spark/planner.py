@@ -252,9 +252,8 @@ class Planner:
         if self._recovered is None:
             self._recovered = dict(self._feeds.logs)
         self._notice_renewed()
-        self._start_recreated()
-        for place in ends:
-            self._see(place, ends)
+        if any([self._start_recreated(), *(self._see(place, ends) for place in ends)]):
+            return self._next()  # what is due was asked for what lies past other positions
         begin = self._places()
         waiting = {place: end for place, end in ends.items() if end > begin[place]}
         if self._is_unclean and (
@@ -269,18 +268,24 @@ class Planner:
                 return {}
         return waiting
 
-    def _see(self, place: Place, ends: Places) -> None:
-        """Begin with a partition that is new, and again with a log that is shorter than what was read of it."""
+    def _see(self, place: Place, ends: Places) -> bool:
+        """Begin with a partition that is new, and again with a log that is shorter than what was read of it.
+
+        Returns:
+            Whether its position has changed.
+        """
         known, (topic, partition) = self._positions[self._readers(place[0])[0]].get(place), place
         if known is None:
             found = self._group.known([place])
             self._commits.learn(found)
             self._put(place, Position.of(*found[place]) if place in found else Position(self._start(place)))
-            return
+            return True
         begin = self._merged(place).begin
         is_past = begin > ends.get(place, begin) and begin > self._feeds.logs.get(place, begin)
-        if is_past and self._source.is_past_end((topic, partition), begin):
+        is_past = is_past and self._source.is_past_end((topic, partition), begin)
+        if is_past:
             self._put(place, Position(self._start(place)))
+        return is_past
 
     def _restart_if_other(self, at_most: float = 0.0) -> bool:
         """Begin everything anew when the source was deleted and recreated; whether that is so."""
@@ -322,14 +327,16 @@ class Planner:
                 _log.warning(text)
             self._recreated.add(topic)
 
-    def _start_recreated(self) -> None:
-        """Begin with recreated retry topics at their starts."""
-        for topic in tuple(self._recreated):
+    def _start_recreated(self) -> bool:
+        """Begin with recreated retry topics at their starts; whether there were any."""
+        recreated = tuple(self._recreated)
+        for topic in recreated:
             places = [place for place in self._places() if place[0] == topic]
             starts = self._admin.starts(topic, [partition for _, partition in places])
             for place in places:
                 self._put(place, Position(starts[place[1]]))
             self._recreated.discard(topic)
+        return bool(recreated)
 
     def _readers(self, topic: str) -> tuple[str, ...]:
         return next(feed.routes for feed in self._stream.feeds if feed.topic == topic)
