@@ -314,8 +314,6 @@ class Processor(Deliveries):
         for turn, report in unsettled:
             self.settle(turn, report)
         now = self._clock.monotonic()
-        if self._idle_since is not None:
-            self.tally.waited += now - self._idle_since
         self._complete(now)
         if self._several:
             self._take_back(now)
@@ -323,8 +321,6 @@ class Processor(Deliveries):
             self._act_on_acks(now)
         for step in self.steps:
             step.scheduler.wake(now)
-        is_idle = not (self.lanes.busy or self.can_start)  # by now: acknowledgements make keys ready
-        self._idle_since = now if is_idle and self.records and not self.outbox.pending else None
 
     def _take_back(self, now: float) -> None:
         """Take from turns that hang what their lanes have not begun, and settle what is over of them.

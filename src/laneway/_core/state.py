@@ -109,7 +109,6 @@ class ProcessorState:
         self._late: dict[tuple[int, Any], list[CopyMessage]] = {}
         """Step and key to the copies that take too long, though the key did not wait for them at first."""
         self._turn_size = TurnSize()
-        self._idle_since: float | None = None
         self._latency = Histogram(self.tally.latency)
         self._is_batch = spec.is_batch
         self._within = spec.within.total_seconds()

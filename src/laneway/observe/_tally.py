@@ -75,8 +75,6 @@ class Tally(msgspec.Struct):
     """Calls of handlers."""
     seconds: float = 0.0
     """Seconds spent in calls."""
-    waited: float = 0.0
-    """Seconds in which nothing ran because all records waited for a back-off."""
     lanes: int = 0
     """Lanes of the task."""
     lanes_busy: float = 0.0
@@ -207,5 +205,4 @@ _SUMMED = (
     "size",
     "calls",
     "seconds",
-    "waited",
 )

@@ -710,20 +710,3 @@ def test_keys_that_failed_in_one_batch_are_due_at_one_moment():
     processor.settle(turn, Call(route, clock).batch(turn))
 
     assert len({until for until, _, _ in processor.steps[0].scheduler._late}) == 1
-
-
-def test_only_time_in_which_everything_waits_for_a_pause_counts_as_waited():
-    """Once, such pauses were taken for the handler's pace, and batches shrank to a few records."""
-    bench = Bench(raising(ValueError("x")), retry=Retry(attempts=2, backoff="10s", backoff_max="10s", jitter=0))
-    bench.processor.admit([make_record()])
-    bench.turn()
-    bench.processor.tick()
-    bench.clock.advance(4.0)
-    bench.processor.tick()
-    assert bench.processor.tally.waited == 4.0
-
-    bench.processor.admit([make_record(1, b"other")])  # something may run: it is work that is late, not a pause
-    bench.processor.tick()
-    bench.clock.advance(3.0)
-    bench.processor.tick()
-    assert bench.processor.tally.waited == 4.0
