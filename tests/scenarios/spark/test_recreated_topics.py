@@ -162,13 +162,13 @@ def test_recreated_at_once_while_running(scene: Scene, spark: object, end: int, 
     assert scene.commits() == {}
 
 
-def test_recreated_at_once_and_asked_to_go_on(scene: Scene, spark: object, capfd: pytest.CaptureFixture[str]) -> None:
-    """With on_data_loss: continue all of the new topic is handled, that is said once, and the lag is 0 in the end."""
+def test_recreated_at_once_and_asked_to_go_on(scene: Scene, spark: object, caplog: pytest.LogCaptureFixture) -> None:
+    """With on_data_loss: continue all of the new topic is handled, that is logged once, and the lag is 0 in the end."""
     run = running(scene, is_busy=False, on_data_loss="continue")
     scene.recreate()
     produce(scene, 150, NEW)
     handled_all(scene, run, 150)
-    [line] = [line for line in capfd.readouterr().err.splitlines() if "recreated" in line]
+    [line] = [line for line in caplog.messages if "recreated" in line]
     assert re.search(rf"{re.escape(scene.topic)}\[1\] is at offset \d+, its log ends at \d+", line)
     assert line.endswith("it is read from its start")
 
