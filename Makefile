@@ -63,8 +63,8 @@ soak: setup  ## Long tests, rebalances 20 times, then twenty minutes of faults o
 	$(BIN)/python -m pytest $(REBALANCES) -n 2 --dist load -m "not soak" --repeat 20
 	$(BIN)/python bench/soak.py
 
-lock: | $(if $(findstring .make,$(UV)),$(UV))  ## Pin every dependency with its hashes anew.
-	$(UV) pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --quiet \
+lock: | $(if $(findstring .make,$(UV)),$(UV))  ## Pin every dependency with its hashes.
+	$(UV) pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-emit-index-url --quiet \
 	  --custom-compile-command "make lock" --output-file requirements.lock
 
 clean:  ## Remove what was installed and cached in this folder.

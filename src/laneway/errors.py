@@ -6,6 +6,7 @@
     ├── SettingsError         a configuration file, variable or flag is wrong; lists every problem at once
     ├── DeclarationError      an app, topic or handler is declared in a way that cannot work
     ├── CodecError            bytes cannot be turned into a value, or a value into bytes
+    ├── SchemaRegistryError   the schema registry does not answer; the record waits
     ├── EngineError           an engine cannot start or continue
     │   ├── CheckpointError   Spark's temporary folder cannot be written
     │   └── DataLossError     unread records are gone from the topic
@@ -44,6 +45,7 @@ __all__ = [
     "ProduceError",
     "Reject",
     "RetryAfter",
+    "SchemaRegistryError",
     "SettingsError",
     "Skip",
     "TimestampRefusedError",
@@ -97,6 +99,25 @@ class DeclarationError(LanewayError):
 
 class CodecError(LanewayError):
     """Bytes cannot be turned into a value, or a value into bytes."""
+
+
+class SchemaRegistryError(LanewayError):
+    """The schema registry does not answer, or refuses to.
+
+    It says nothing about the record, which is tried again without using an attempt until the registry answers.
+
+    Args:
+        text: what happened.
+        retry_after: seconds before which asking again is useless.
+    """
+
+    def __init__(self, text: str, retry_after: float = 1.0) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[SchemaRegistryError], tuple[str, float]]:
+        """Pickle both arguments."""
+        return (type(self), (str(self), self.retry_after))
 
 
 class EngineError(LanewayError):

@@ -1,7 +1,10 @@
 """Bytes to values and back."""
 
+from laneway.codecs._avro import Avro
 from laneway.codecs._codec import Codec
 from laneway.codecs._json import Json
+from laneway.codecs._protobuf import Protobuf
 from laneway.codecs._raw import Raw, Text
+from laneway.codecs._registry import SchemaRegistry
 
-__all__ = ["Codec", "Json", "Raw", "Text"]
+__all__ = ["Avro", "Codec", "Json", "Protobuf", "Raw", "SchemaRegistry", "Text"]
