@@ -12,18 +12,20 @@ from laneway._core.interceptors import StandIns, intercepted, producing
 from laneway._core.turn import TurnReport
 from laneway._declare.breaker import is_failure
 from laneway._declare.record import Batch, Record
-from laneway.codecs import Raw
-from laneway.errors import DeclarationError, HandlerTimeoutError, LanewayError, Skip
+from laneway.codecs import Framed, Raw
+from laneway.errors import DeclarationError, HandlerTimeoutError, LanewayError, SchemaRegistryError, Skip
 from laneway.observe import RecordSkipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from laneway._clock import Clock
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import EncodedMessage
     from laneway._declare.handler import HandlerSpec
+    from laneway._declare.record import Topic
     from laneway._declare.retry import Retry
+    from laneway.codecs import Codec
 
 __all__ = ["Call"]
 
@@ -51,7 +53,7 @@ class Call:
         self._is_unique = route.kind == "unique"
         self._grouping = route.grouping
         self._bisect = route.bisect
-        self._codec = None if type(route.topic.value) is Raw else route.topic.value
+        self._decode = _decoder_of(route.topic.value)
         self._timeout = route.timeout.total_seconds() if route.timeout else None
         self._clock = clock
         self._slice = slice_
@@ -68,7 +70,7 @@ class Call:
 
     def single(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Call a sync function for each record of a turn."""
-        report, function, codec = TurnReport(), self._function, self._codec
+        report, function, decode = TurnReport(), self._function, self._decode
         handled, done, limit, halts = report.handled, report.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
@@ -76,8 +78,8 @@ class Call:
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
                 try:
-                    if codec is not None and record.raw is not None:
-                        record.value = codec.decode(record.raw)
+                    if decode is not None and record.raw is not None:
+                        record.value = decode(record)
                     if limit is None:
                         answer = function(record)
                     else:
@@ -103,7 +105,7 @@ class Call:
 
     async def single_async(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Await an async function for each record of a turn."""
-        report, function, codec = TurnReport(), self._function, self._codec
+        report, function, decode = TurnReport(), self._function, self._decode
         handled, done, limit, halts = report.handled, report.done, self._timeout, self._halts
         began = self._clock.monotonic()
         end = began + self._slice
@@ -111,8 +113,8 @@ class Call:
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
                 try:
-                    if codec is not None and record.raw is not None:
-                        record.value = codec.decode(record.raw)
+                    if decode is not None and record.raw is not None:
+                        record.value = decode(record)
                     answer = await (function(record) if limit is None else self._limited(function(record), limit))
                     if answer is None:
                         handled.append(record)
@@ -138,8 +140,8 @@ class Call:
         """
         report = None
         try:
-            if self._codec is not None and record.raw is not None:
-                record.value = self._codec.decode(record.raw)
+            if self._decode is not None and record.raw is not None:
+                record.value = self._decode(record)
             call = self._function(record)
             answer = await (call if self._timeout is None else self._limited(call, self._timeout))
             if answer is not None:
@@ -235,8 +237,8 @@ class Call:
 
     def _decoded(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> list[Record[Any]]:
         """Decode the members; what cannot be decoded is parked alone and does not fail the others."""
-        codec, stand_ins = self._codec, self._stand_ins
-        if codec is None and stand_ins is None and not self._is_unique:
+        decode, stand_ins = self._decode, self._stand_ins
+        if decode is None and stand_ins is None and not self._is_unique:
             return [record for queue in turn for record in queue.work()]
         records = []
         for index, queue in enumerate(turn):
@@ -244,15 +246,20 @@ class Call:
             if self._is_unique and len(work) > 1:
                 report.superseded[id(work[-1])] = work[:-1]
                 work = work[-1:]
-            for record in work:
+            for place, record in enumerate(work):
                 try:
-                    if codec is not None and record.raw is not None:
-                        record.value = codec.decode(record.raw)
+                    if decode is not None and record.raw is not None:
+                        record.value = decode(record)
                     if stand_ins is not None:
                         stand_ins.add(record)
                     records.append(record)
                 except Skip as skip:
                     self._skip_all(report, [record], skip)
+                except SchemaRegistryError as error:
+                    # It waits, and so do later ones of its key.
+                    report.members.append((index, record, error))
+                    report.back.update(map(id, work[place + 1 :]))
+                    break
                 except Exception as error:  # noqa: BLE001 - a codec is user code too
                     report.members.append((index, record, error))
         return records
@@ -321,7 +328,8 @@ class Call:
         if self._stand_ins is not None:
             self._stand_ins.forget(turn)
         report.done = [queue.taken for queue in turn]
-        report.calls, report.back = pieces.calls, pieces.back
+        report.calls = pieces.calls
+        report.back |= pieces.back
         if report.is_halted:
             report.back |= uncalled(turn, report)
         report.seconds = self._clock.monotonic() - began
@@ -331,9 +339,9 @@ class Call:
         """Encode here, in the lane, so that a value which cannot be encoded fails its record."""
         return [
             (
-                self._addresses.get(message.topic.name, message.topic.name),
+                (address := self._addresses.get(message.topic.name, message.topic.name)),
                 message.key,
-                None if message.value is None else message.topic.value.encode(message.value),
+                None if message.value is None else _codec_of(message.topic, address).encode(message.value),
                 message.headers,
                 message.partition,
                 message.timestamp,
@@ -365,6 +373,21 @@ class Call:
             raise HandlerTimeoutError(
                 f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
             ) from error
+
+
+def _decoder_of(codec: Codec[Any]) -> Callable[[Record[Any]], Any] | None:
+    """What gives the value of a record; None where the value is the bytes."""
+    if type(codec) is Raw:
+        return None
+    if isinstance(codec, Framed) and codec.reads_headers:
+        return lambda record: codec.decode_with(record.raw, record.headers)  # type: ignore[arg-type]  # no tombstones
+    return lambda record: codec.decode(record.raw)  # type: ignore[arg-type]  # as above
+
+
+def _codec_of(topic: Topic[Any], address: str) -> Codec[Any]:
+    """The codec of a topic whose real name is in its address; schemas are registered under that name."""
+    codec = topic.value
+    return codec.for_topic(address.partition("@")[0]) if address != topic.name and isinstance(codec, Framed) else codec
 
 
 def _has_failed(report: TurnReport, index: int, retry: Retry) -> bool:

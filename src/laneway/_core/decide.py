@@ -94,7 +94,7 @@ def follow(
 
 def _retry(record: Record[Any], error: Exception, verdict: TryAgain, now: float) -> RetryAt:
     pause = verdict.pause.total_seconds()
-    return RetryAt(record, now + pause, pause, error)
+    return RetryAt(record, now + pause, pause, error, verdict.counts)
 
 
 def _decide_batch(
@@ -162,7 +162,7 @@ def _in_order(
             waits[record.partition] = verdict
         elif isinstance(verdict, Defer) and earlier is not None:
             asked = spec.retry.delays[verdict.step - 1] if isinstance(error, RetryAfter) else earlier.pause
-            judged[at] = (record, error, TryAgain(max(earlier.pause, asked)))
+            judged[at] = (record, error, TryAgain(max(earlier.pause, asked), earlier.counts))
     for at, (record, error, verdict) in reversed(list(enumerate(judged))):
         if isinstance(verdict, Defer):
             step = highest[record.partition] = max(verdict.step, highest.get(record.partition, 0))

@@ -38,10 +38,10 @@ class Deliveries(ProcessorState):
         copies: list[PendingMessage] = []
         for outcome in outcomes:
             match outcome:
-                case RetryAt(record, at, pause, error):
+                case RetryAt(record, at, pause, error, counts):
                     self.events.retried(record, error, pause)
                     self.tally.retried += 1
-                    record.attempt += 1
+                    record.attempt += counts
                     until = max(until, at)
                 case AwaitAck(record, ack):
                     self.acks.wait(ack, record, queue)

@@ -26,6 +26,8 @@ class RetryAt(NamedTuple):
     at: float
     pause: float
     error: Exception
+    counts: bool = True
+    """Whether the call used an attempt."""
 
 
 class Copy(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 import msgspec
 from typing_extensions import TypeVar
 
-from laneway.codecs import Codec, Raw
+from laneway.codecs import Codec, Framed, Raw
 from laneway.errors import DeclarationError, Reject, RetryAfter, Skip
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ class Topic(Generic[V]):
             raise DeclarationError(
                 f"{self.name!r} is not a topic name: use 1 to 249 ASCII letters, digits, '.', '_' or '-'"
             )
+        if isinstance(self.value, Framed):
+            object.__setattr__(self, "value", self.value.for_topic(self.name))
         _declared.add(self.name)
 
     def message(

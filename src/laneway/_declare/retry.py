@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from laneway._declare.units import Duration, as_duration
-from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter
+from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter, SchemaRegistryError
 
 __all__ = ["Defer", "Mode", "Park", "Retriable", "Retry", "TryAgain", "Verdict", "judge"]
 
@@ -18,6 +18,7 @@ Retriable = type[BaseException] | tuple[type[BaseException], ...] | Callable[[An
 """Retriable errors: exception types, or a predicate."""
 
 _MOST_STEPS = 20  # each is a topic with as many partitions as its source
+_SHORTEST = timedelta(milliseconds=10)  # a shorter wait for a schema would keep a core busy
 _MOST_ASKED = 10  # retries for `RetryAfter` with a policy without retries, so that no record is retried forever
 
 
@@ -146,6 +147,8 @@ class TryAgain:
     """The record is retried in place after a pause."""
 
     pause: timedelta
+    counts: bool = True
+    """Whether the call uses an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +167,14 @@ Verdict = TryAgain | Defer | Park
 _PARK, _DEFERS = Park(), tuple(Defer(step) for step in range(1, _MOST_STEPS + 1))
 
 
-def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Verdict:
+def judge(  # noqa: PLR0911 - a table
+    error: BaseException, attempt: int, retry: Retry, step: int = 0
+) -> Verdict:
     """Decide what happens to a failed record. The only place that decides it.
 
     A rejected or undecodable record, or an error that is not retriable, is parked at once, because a retry cannot help.
+
+    While the schema registry does not answer, a record waits without using an attempt, however long that takes.
 
     `RetryAfter` waits exactly its delay in place, and at least its delay on the ladder: on the next step whose delay is
     long enough. If no such step is left, the record waits in place, and that wait replaces the next step. A policy
@@ -179,6 +186,8 @@ def judge(error: BaseException, attempt: int, retry: Retry, step: int = 0) -> Ve
         retry: the handler's policy.
         step: the step on which it failed; 0 is the source topic.
     """
+    if isinstance(error, SchemaRegistryError):
+        return TryAgain(max(_SHORTEST, timedelta(seconds=error.retry_after)), counts=False)
     if not retry.is_retriable(error):
         return _PARK
     asked = _asked(error)

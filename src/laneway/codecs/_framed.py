@@ -55,11 +55,17 @@ class Framed(ABC, Generic[V]):
         self._topic = ""
         self._prefix = b"" if schema_id is None else prefix_of(schema_id)
         self._readers: dict[SchemaId, Callable[[bytes, int], V]] = {}
+        self._bound: dict[tuple[str, Part], Self] = {}
 
     @property
     def is_framed(self) -> bool:
         """Whether values carry the id of a schema."""
         return self._registry is not None or self._schema_id is not None
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the schema's id may stand in a header: then records are decoded by `decode_with`."""
+        return self._registry is not None
 
     @property
     def frame(self) -> tuple[Any, ...]:
@@ -70,8 +76,10 @@ class Framed(ABC, Generic[V]):
         """The codec as it is used for a topic's values or keys, from which the subject has its name."""
         if self._registry is None or (topic, part) == (self._topic, self._part):
             return self
-        bound = copy.copy(self)
-        bound._topic, bound._part, bound._prefix = topic, part, b""  # noqa: SLF001 - another of us
+        bound = self._bound.get((topic, part))
+        if bound is None:
+            bound = self._bound[topic, part] = copy.copy(self)
+            bound._topic, bound._part, bound._prefix = topic, part, b""  # noqa: SLF001 - another of us
         return bound
 
     def encode(self, value: V) -> bytes:
@@ -136,4 +144,5 @@ class Framed(ABC, Generic[V]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle what was declared; what was learned is learned again."""
-        return self.__dict__ | {"_readers": {}, "_prefix": b"" if self._schema_id is None else self._prefix}
+        learned = {"_readers": {}, "_bound": {}, "_prefix": b"" if self._schema_id is None else self._prefix}
+        return self.__dict__ | learned
