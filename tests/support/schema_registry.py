@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import json
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -72,6 +73,16 @@ class RegistryServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def suspend(self) -> None:
+        """From now on requests hang."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Answer again, with all that was registered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def _is_up(self) -> bool:
         body = json.dumps({"compatibility": "BACKWARD"}).encode()

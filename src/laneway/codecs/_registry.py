@@ -138,7 +138,7 @@ class SchemaRegistry:
     def _reset(self) -> None:
         self._process = os.getpid()
         self._client: Any = None
-        self._lock = threading.Lock()
+        self._lock, self._asking = threading.Lock(), threading.Lock()
         self._answers: dict[Any, Any] = {}
         self._refusals: dict[Any, tuple[float, str]] = {}
         """Questions to which the answer is an error, and until when that is believed."""
@@ -148,18 +148,24 @@ class SchemaRegistry:
     def _known(self, question: Any, ask: Callable[[Any], Any]) -> Any:
         if self._process != os.getpid():
             self._reset()  # a connection does not survive a fork
-        if question in self._answers:
+        if self._is_answered(question):
             return self._answers[question]
+        if asyncio._get_running_loop() is None:  # noqa: SLF001 - the one that does not raise
+            return self._asked(question, ask)
+        self._ask_beside(question, ask)
+        raise SchemaRegistryError(f"{self!r} was asked and has not answered yet", retry_after=_SOON)
+
+    def _is_answered(self, question: Any) -> bool:
+        """Whether the answer is known; raises it where it is an error."""
+        if question in self._answers:
+            return True
         now = time.monotonic()
         until, text = self._refusals.get(question, (0.0, ""))
         if now < until:
             raise CodecError(text)
         if now < self._wait_until:  # no caller waits for a registry that did not answer a moment ago
             raise SchemaRegistryError(self._trouble, retry_after=self._wait_until - now)
-        if asyncio._get_running_loop() is None:  # noqa: SLF001 - the one that does not raise
-            return self._asked(question, ask)
-        self._ask_beside(question, ask)
-        raise SchemaRegistryError(f"{self!r} was asked and has not answered yet", retry_after=_SOON)
+        return False
 
     def _ask_beside(self, question: Any, ask: Callable[[Any], Any]) -> None:
         with self._lock:
@@ -177,6 +183,13 @@ class SchemaRegistry:
         threading.Thread(target=work, name="laneway-registry", daemon=True).start()
 
     def _asked(self, question: Any, ask: Callable[[Any], Any]) -> Any:
+        """The answer; one request is under way at a time, because lanes that begin together ask the same."""
+        with self._asking:
+            if not self._is_answered(question):
+                self._answers[question] = self._answer(question, ask)
+        return self._answers[question]
+
+    def _answer(self, question: Any, ask: Callable[[Any], Any]) -> Any:
         client_errors, network_error = _errors()
         try:
             found = ask(self._connected())
@@ -188,7 +201,6 @@ class SchemaRegistry:
             self._refusals[question] = (time.monotonic() + _AGAIN, str(error))
             raise
         self._failures = 0
-        self._answers[question] = found
         return found
 
     def _away(self, text: str) -> SchemaRegistryError:
@@ -222,12 +234,10 @@ class SchemaRegistry:
     def _registered(self, client: Any, subject: str, schema: RegisteredSchema, *, register: bool) -> int:
         from confluent_kafka.schema_registry import Schema
 
-        wanted, errors = Schema(schema.text, schema.kind), _errors()[0]
-        try:
-            return int(client.lookup_schema(subject, wanted).schema_id)
-        except errors.SchemaRegistryError as error:
-            if error.http_status_code != _NOT_FOUND:
-                raise
+        wanted = Schema(schema.text, schema.kind)
+        found = self._looked_up(client, subject, wanted)
+        if found is not None:
+            return found
         if not register:
             raise CodecError(
                 f"subject {subject} has no such schema in {self!r}; register it, or set register=True in the codec"
@@ -235,15 +245,27 @@ class SchemaRegistry:
         try:
             if client.get_versions(subject) and not client.test_compatibility(subject, wanted):
                 raise CodecError(f"the schema is not compatible with the newest version of subject {subject}")
-        except errors.SchemaRegistryError as error:
+        except _errors()[0].SchemaRegistryError as error:
             if error.http_status_code != _NOT_FOUND:
                 raise
         try:
             return int(client.register_schema(subject, wanted))
-        except errors.SchemaRegistryError as error:
-            if error.http_status_code in (_CONFLICT, _INVALID):
+        except _errors()[0].SchemaRegistryError as error:
+            if error.http_status_code not in (_CONFLICT, _INVALID):
+                raise
+            found = self._looked_up(client, subject, wanted)  # another process may have been faster
+            if found is None:
                 raise CodecError(f"subject {subject} refuses the schema: {error.error_message}") from error
-            raise
+            return found
+
+    @staticmethod
+    def _looked_up(client: Any, subject: str, wanted: Any) -> int | None:
+        try:
+            return int(client.lookup_schema(subject, wanted).schema_id)
+        except _errors()[0].SchemaRegistryError as error:
+            if error.http_status_code != _NOT_FOUND:
+                raise
+            return None
 
 
 def _errors() -> tuple[Any, type[Exception]]:

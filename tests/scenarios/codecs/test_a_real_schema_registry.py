@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
@@ -134,3 +135,11 @@ def test_an_outage_stops_what_is_new_and_nothing_else(connect, topic):
                 time.sleep(error.retry_after)
             else:
                 break
+
+
+def test_processes_that_register_the_same_schema_at_once(server, connect, topic):
+    """Writers that begin together get the same id, whoever was first."""
+    codecs = [Avro(Order, registry=connect(server), register=True).for_topic(topic) for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda codec: codec.encode(Order("x")), codecs))
+    assert len(found) == 1
