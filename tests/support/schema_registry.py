@@ -21,9 +21,7 @@ from urllib.parse import urlsplit
 import pyspark
 import pytest
 
-from laneway.devkit.broker._home import home_directory, locked
-from laneway.devkit.broker._java import find_java
-from laneway.devkit.broker._ports import free_ports
+from support.doors import find_java, free_ports, home_directory, locked
 from support.waiting import eventually
 
 if TYPE_CHECKING:

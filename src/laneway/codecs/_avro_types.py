@@ -102,7 +102,7 @@ def _record(found: Any, known: set[str]) -> Any:
 
 
 def _default(field: inspect.Field) -> Any:
-    """The default as JSON; of one that is made anew for each value, an empty list or map."""
+    """The default as JSON; an empty list or map where each value gets one of its own."""
     if field.default_factory is not msgspec.NODEFAULT:
         found = field.default_factory() if field.default_factory in (list, dict, set) else msgspec.NODEFAULT
         return [] if found == set() else found

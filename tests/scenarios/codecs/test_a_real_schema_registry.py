@@ -138,7 +138,7 @@ def test_an_outage_stops_what_is_new_and_nothing_else(connect, topic):
 
 
 def test_processes_that_register_the_same_schema_at_once(server, connect, topic):
-    """Writers that begin together get the same id, whoever was first."""
+    """Writers that begin together get the same id, whichever was first."""
     codecs = [Avro(Order, registry=connect(server), register=True).for_topic(topic) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda codec: codec.encode(Order("x")), codecs))
