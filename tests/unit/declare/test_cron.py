@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ ZONES = {
     "Atlantic/Azores": (2026, 10, 25),  # set back at one o'clock to midnight
     "America/Scoresbysund": (2024, 3, 31),  # set forward at midnight, twice
     "Pacific/Apia": (2011, 12, 30),  # a whole day is left out
-    "America/St_Johns": (2010, 11, 7),  # set back a minute after midnight, to the day before
+    "America/Santiago": (2026, 4, 5),  # set back at midnight, to the day before
 }
 
 
@@ -29,17 +31,23 @@ def wall(moment, zone):
     return moment.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
+def is_hourly(cron):
+    return cron.text.split()[1] == "*"
+
+
 def matches(cron, local):
-    return cron.has_day(local.date()) and local.hour in cron.hours and local.minute in cron.minutes
+    sim = CronSim(cron.text, local)
+    at = (local.month, local.hour, local.minute)
+    return sim.match_day(local.date()) and all(map(set.__contains__, (sim.months, sim.hours, sim.minutes), at))
 
 
 def falls_due(cron, moment, zone):
     """The rule, said minute by minute."""
     local, before = wall(moment, zone), wall(moment - timedelta(minutes=1), zone)
-    if matches(cron, local) and (cron.is_hourly or not moment.astimezone(zone).fold):
+    if matches(cron, local) and (is_hourly(cron) or not moment.astimezone(zone).fold):
         return True
     left_out = before + timedelta(minutes=1)
-    while left_out < local and not cron.is_hourly:  # clocks were set forward just now
+    while left_out < local and not is_hourly(cron):  # clocks were set forward just now
         if matches(cron, left_out):
             return True
         left_out += timedelta(minutes=1)
@@ -137,18 +145,35 @@ def test_clocks_that_are_set_back_past_midnight():
     assert found == ["06 23:30", "07 00:00", "06 23:30", "07 00:00", "07 00:30"]
 
 
-def test_the_local_time_of_the_machine_counts(monkeypatch):
-    """Without a zone it is that of the machine, as for any cron."""
-    import time
+@pytest.fixture
+def machine_zone(monkeypatch):
+    """Sets the time zone of the machine for this process."""
 
-    monkeypatch.setenv("TZ", "Asia/Kathmandu")
-    time.tzset()
-    try:
-        at = Cron.parse("0 6 * * *").next_after(datetime(2026, 1, 1, tzinfo=UTC))
-    finally:
-        monkeypatch.undo()
+    def change(name):
+        monkeypatch.setenv("TZ", name)
         time.tzset()
+
+    yield change
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_the_local_time_of_the_machine_counts(machine_zone):
+    """Without a zone it is that of the machine, as for any cron."""
+    machine_zone("Asia/Kathmandu")
+    at = Cron.parse("0 6 * * *").next_after(datetime(2026, 1, 1, tzinfo=UTC))
     assert datetime(2026, 1, 1, 0, 15, tzinfo=UTC) == at
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "Atlantic/Azores"])
+@pytest.mark.parametrize("text", ["30 * * * *", "30 2 * * *", "*/15 0-3 * * *"])
+def test_changes_of_the_machines_clock_count(machine_zone, name, text):
+    """Clocks that change do so with the machine's zone as with a zone that is named."""
+    machine_zone(name)
+    cron, moment = Cron.parse(text), datetime(*ZONES[name], tzinfo=UTC) - timedelta(days=1)
+    for _ in range(60):
+        assert cron.next_after(moment) == cron.next_after(moment, ZoneInfo(name))
+        moment += timedelta(minutes=47)
 
 
 @pytest.mark.parametrize(
@@ -157,20 +182,20 @@ def test_the_local_time_of_the_machine_counts(monkeypatch):
         ("", "0 fields"),
         ("* * * *", "4 fields"),
         ("* * * * * *", "6 fields"),
-        ("60 * * * *", "'60' cannot be the minute of a schedule: write numbers from 0 to 59"),
+        ("60 * * * *", "'60' cannot be the minute of a schedule: write \\*, numbers from 0 to 59"),
         ("* 24 * * *", "'24' cannot be the hour"),
         ("* * 0 * *", "from 1 to 31"),
         ("* * * 13 *", "from 1 to 12"),
         ("* * * * 8", "from 0 to 7"),
         ("* * * * mond", "a name such as sun"),
-        ("*/0 * * * *", "a step is a number of at least 1"),
-        ("*/ * * * *", "a step is a number of at least 1"),
-        ("*/x * * * *", "a step is a number of at least 1"),
-        ("5-1 * * * *", "5 is more than 1"),
-        ("1,,2 * * * *", "write \\*, or numbers"),
-        ("1- * * * *", "write \\*, or numbers"),
-        ("-1 * * * *", "write \\*, or numbers"),
-        ("\u0661 * * * *", "write \\*, or numbers"),
+        ("*/0 * * * *", "a step of at least 1 such as \\*/2"),
+        ("*/ * * * *", "a step of at least 1 such as \\*/2"),
+        ("*/x * * * *", "a step of at least 1 such as \\*/2"),
+        ("5-1 * * * *", "a range from low to high such as 1-5"),
+        ("1,,2 * * * *", "cannot be the minute of a schedule"),
+        ("1- * * * *", "cannot be the minute of a schedule"),
+        ("-1 * * * *", "cannot be the minute of a schedule"),
+        ("\u0661 * * * *", "cannot be the minute of a schedule"),
         ("9" * 900 + " * * * *", "from 0 to 59"),
         ("* " * 900, "is not a schedule"),
         ("0 0 30 2 *", "would never be due"),
