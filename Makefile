@@ -48,7 +48,7 @@ REBALANCES := $(addprefix tests/scenarios/direct/,test_members_come_and_go.py te
 
 # Four at a time, because each of them waits for much of its time.
 test: setup lint  ## Everything, on real Kafka and real Spark.
-	$(BIN)/python -m pytest tests -n 4 --dist loadfile --no-loadscope-reorder -m "not soak" --durations=20 -rR
+	$(BIN)/python -m pytest tests -n 4 --dist loadfile --no-loadscope-reorder -m "not soak" --durations=20
 
 bench: setup  ## Measure the workloads and keep the figures in bench/results.
 	$(BIN)/python bench/run.py

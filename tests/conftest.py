@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import ExitStack
 from functools import cache
@@ -98,12 +97,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what is left to `make soak`, and what may be tried a second time."""
-    _leave_to_soak(item)
-    _allow_second_try(item)
-
-
-def _leave_to_soak(item: pytest.Item) -> None:
     """Leave to `make soak` on Spark what is decided in code that all engines share.
 
     `engine_neutral("async")` keeps on Spark what has that parameter.
@@ -112,23 +105,6 @@ def _leave_to_soak(item: pytest.Item) -> None:
     parameters = item.callspec.id.split("-") if hasattr(item, "callspec") else []
     if neutral is not None and "spark" in parameters and not set(neutral.args) & set(parameters):
         item.add_marker(pytest.mark.soak)
-
-
-def _allow_second_try(item: pytest.Item) -> None:
-    """In continuous integration a test with real processes may be tried a second time; the summary says so.
-
-    They wait for brokers, JVMs and signals on a machine that others use too. On a developer's machine every failure
-    counts, and so it does everywhere for a test without processes.
-    """
-    if os.environ.get("CI") and any(map(item.get_closest_marker, ("broker", "spark", "slow"))):
-        item.add_marker(pytest.mark.flaky(reruns=1))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell what a test said that was tried a second time: that it passed then does not say that nothing is wrong."""
-    for report in terminalreporter.getreports("rerun"):
-        terminalreporter.write_sep("_", f"first try of {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext)
 
 
 @pytest.fixture(scope="session")
