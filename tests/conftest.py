@@ -22,8 +22,8 @@ _BROKER: pytest.StashKey[tuple[ExitStack, str]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a test be looked at for luck."""
-    parser.addoption("--repeat", type=int, default=1, help="run each test so many times")
+    """Add `--repeat`, which shows whether a test passes every time."""
+    parser.addoption("--repeat", type=int, default=1, help="how often to run each test")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -31,8 +31,29 @@ BANNED = {
 }
 """Turns of phrase that a reader has to guess at, each with what to write instead."""
 
+BANNED_NEXT = {
+    r"\bfor good\b": "finally; permanently",
+    r"\b(hears?|heard)\b": "receives; learns",
+    r"\b(is|are|stays|stay) out\b(?! of)": "busy; not available",
+    r"\bby turns\b": "in turn; alternately",
+    r"\bso many (?!\w+ that)": "this many; how many",
+    r"\blooked up meanwhile\b": "looked up since then",
+    r"\bat (its?|their) work\b": "running",
+    r"\bnot there\b": "missing; does not exist",
+    r"\b(goes on|continues?|recovers) by itself\b": "resumes automatically",
+    r"\basks? for a retry\b": "requests a retry",
+    r"\b(bring|brings) along\b": "contain",
+    r"\b(is|are) well\b": "healthy",
+    r"\bwell-kept\b|\bbest-kept\b": "maintained",
+    r"\bdeaf to\b": "ignores",
+}
+"""More of them, for what is read by users and for the rooms that are free of them."""
+
 NOT_YET = ("_runtime", "_engines", "DESIGN.md")
 """Rooms and pages that still have such words. The list only shrinks."""
+
+NEXT_NOT_YET = (*NOT_YET, "_core", "_kafka", "testing", "bench")
+"""The same for the second list."""
 
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "DESIGN.md")]
 PLACES = [
@@ -69,20 +90,26 @@ def prose_of(path, kinds=("",)):
             yield from enumerate(words.splitlines(), token.start[0]) if " " in words else ()
 
 
-def banned_in(lines):
+def banned_in(lines, phrases=BANNED):
     """Number, line and better words of each line with a banned phrase."""
     return [
         f"{number}: {line.strip()} (write: {instead})"
         for number, line in lines
-        for pattern, instead in BANNED.items()
+        for pattern, instead in phrases.items()
         if re.search(pattern, line, re.IGNORECASE)
     ]
+
+
+def phrases_for(path):
+    """The banned phrases of a place."""
+    room = path.relative_to(SOURCE if path.is_relative_to(SOURCE) else ROOT).parts[0]
+    return BANNED if room in NEXT_NOT_YET else BANNED | BANNED_NEXT
 
 
 @pytest.mark.parametrize("path", PLACES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_texts_use_plain_words(path):
     """Comments, docstrings, messages and pages say it as an engineer would say it aloud."""
-    assert banned_in(prose_of(path)) == []
+    assert banned_in(prose_of(path), phrases_for(path)) == []
 
 
 def test_tests_use_plain_words():

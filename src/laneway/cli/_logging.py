@@ -49,7 +49,7 @@ LogLevelOption = Annotated[
 
 
 class _TextFormatter(logging.Formatter):
-    """Time, level, logger and message. Control characters, which a record may bring along, are escaped."""
+    """Time, level, logger and message. Control characters, which a record may contain, are escaped."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -95,7 +95,7 @@ class RecordParked(RecordEvent, frozen=True, tag=True):
 
 
 class RecordDropped(RecordEvent, frozen=True, tag=True):
-    """The record failed for good, and an error interceptor dropped its copy."""
+    """The record failed finally, and an error interceptor dropped its copy."""
 
     fate: ClassVar[str] = "dropped"
 
