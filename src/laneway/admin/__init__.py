@@ -4,7 +4,7 @@ from laneway.admin._error_log import ErrorLog, OpenRange
 from laneway.admin._error_topic import ErrorTopic, Target, error_topics_of
 from laneway.admin._filter import Filter, FilterError
 from laneway.admin._parked import ParkedRecord, Position
-from laneway.admin._redrive import Redrive, Result, Throttle
+from laneway.admin._redrive import Redrive, Result, Throttle, Watcher
 from laneway.admin._redrive_plan import Action, Drop, LeftOut, PartitionPlan, RedrivePlan, Replay, plan_redrive
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Result",
     "Target",
     "Throttle",
+    "Watcher",
     "error_topics_of",
     "plan_redrive",
 ]

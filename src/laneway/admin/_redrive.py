@@ -33,19 +33,27 @@ from laneway.errors import AdminError, LanewayError, MessageTooLargeError
 from laneway.typing import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from laneway._clock import Clock
     from laneway.admin._error_log import ErrorLog
     from laneway.admin._parked import ParkedRecord
     from laneway.admin._redrive_plan import Action, PartitionPlan, RedrivePlan
 
-__all__ = ["Redrive", "Result", "Throttle"]
+__all__ = ["Redrive", "Result", "Throttle", "Watcher"]
 
 _NAP = 0.1  # seconds of one sleep; a stop is checked in between
 _WINDOW = 500  # records between two commits, which is what an interruption may repeat
 _WINDOW_SIZE = 16 << 20  # bytes; records are kept until they are acknowledged
 _WINDOW_TIME = 2.0  # seconds; limits what a slow replay may repeat
+
+
+class Watcher:
+    """Watches a redrive and may stop it. This one does neither; a caller derives its own."""
+
+    is_stopping: bool = False
+    """Checked often. When true, records in flight are finished and committed, and no more are started."""
+
+    def started(self) -> None:
+        """A chosen record was started."""
 
 
 class Throttle:
@@ -54,25 +62,21 @@ class Throttle:
     Args:
         rate: turns per second; None for no limit.
         clock: the time.
-        sleep: what waits.
     """
 
-    def __init__(
-        self, rate: float | None = None, clock: Clock | None = None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, rate: float | None = None, clock: Clock | None = None) -> None:
         self._interval = 1 / rate if rate else 0.0
         self._clock = clock or SystemClock()
-        self._sleep = sleep
         self._next = self._clock.monotonic()
 
-    def await_turn(self, is_stopping: Callable[[], bool]) -> bool:
+    def await_turn(self, watcher: Watcher) -> bool:
         """Wait for the next turn; False when a stop comes first."""
         while (left := self._next - self._clock.monotonic()) > 0:
-            if is_stopping():
+            if watcher.is_stopping:
                 return False
-            self._sleep(min(left, _NAP))
+            time.sleep(min(left, _NAP))
         self._next = max(self._next, self._clock.monotonic() - self._interval) + self._interval
-        return not is_stopping()
+        return not watcher.is_stopping
 
 
 class _Flushing(Sender, Protocol):
@@ -130,8 +134,7 @@ class Redrive:
         action: what to do with the chosen records.
         sender: an idempotent producer that waits for all in-sync replicas.
         pace: limits the rate of chosen records.
-        is_stopping: called often; when true, records in flight are finished and committed, and no more are started.
-        progress: called for each chosen record that is started.
+        watcher: sees each chosen record that is started, and may stop the redrive.
         clock: the time.
     """
 
@@ -142,16 +145,14 @@ class Redrive:
         sender: _Flushing,
         *,
         pace: Throttle | None = None,
-        is_stopping: Callable[[], bool] = lambda: False,
-        progress: Callable[[], None] = lambda: None,
+        watcher: Watcher | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._log = log
         self._action = action
         self._sender = sender
         self._pace = pace or Throttle()
-        self._is_stopping = is_stopping
-        self._progress = progress
+        self._watcher = watcher or Watcher()
         self._clock = clock or SystemClock()
         self._window: list[_Entry] = []
         self._size = 0
@@ -192,7 +193,7 @@ class Redrive:
     def _take(self, parked: ParkedRecord) -> bool:
         """Start a record; False when a stop comes first."""
         is_chosen = self._action.choose(parked) is True
-        if self._is_stopping() or (is_chosen and not self._pace.await_turn(self._is_stopping)):
+        if self._watcher.is_stopping or (is_chosen and not self._pace.await_turn(self._watcher)):
             return False
         entry = _Entry(parked, is_chosen=is_chosen)
         if not self._window:
@@ -200,7 +201,7 @@ class Redrive:
         self._window.append(entry)
         self._size += parked.size
         if is_chosen:
-            self._progress()
+            self._watcher.started()
         self._send(entry)
         self._sender.poll()
         return True

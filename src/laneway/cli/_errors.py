@@ -26,7 +26,9 @@ app = typer.Typer(
 app.command("run")(_errors_run.run)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one complete JSON object per line.")]
-Most = Annotated[int | None, typer.Option("--limit", min=1, help="At most this number of records, starting with the first.")]
+Most = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most this many records, beginning with the first.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -115,7 +117,8 @@ def list_(
     selection: Selection,
     everything: Annotated[bool, typer.Option("--all", help="Also records that are no longer open.")] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Show only the newest, at most this number. [default: 50; with --json all]")
+        int | None,
+        typer.Option(min=1, help="At most this many, the newest. [default: 50; with --json all]"),
     ] = None,
     by_type: Annotated[bool, typer.Option("--by-type", help="Count the types of error instead.")] = False,
     as_lines: Json = False,

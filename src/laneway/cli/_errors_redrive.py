@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,11 +13,11 @@ import typer
 
 from laneway._declare.units import in_words
 from laneway._kafka import KafkaSender
-from laneway.admin import Drop, ErrorLog, Redrive, Replay, Throttle, plan_redrive
+from laneway.admin import Drop, ErrorLog, Redrive, Replay, Throttle, Watcher, plan_redrive
 from laneway.cli._errors_view import safe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from laneway.admin import Action, ErrorTopic, Filter, LeftOut, RedrivePlan, Result
 
@@ -162,7 +162,7 @@ def _perform(jobs: Iterable[_Job], request: Request) -> list[Result]:
     jobs = [job for job in jobs if job.plan.chosen]
     results: list[Result] = []
     pace = Throttle(request.rate or None)
-    with _stopping() as is_stopping, _progress(request.verb, sum(job.plan.chosen for job in jobs)) as progress:
+    with _watching(request.verb, sum(job.plan.chosen for job in jobs)) as watcher:
         for job in jobs:
             options: dict[str, Any] = {
                 **job.log.topic.cluster.producer_options(),
@@ -170,15 +170,8 @@ def _perform(jobs: Iterable[_Job], request: Request) -> list[Result]:
                 "enable.idempotence": True,
                 "acks": "all",
             }
-            carrier = Redrive(
-                job.log,
-                job.action,
-                KafkaSender(options),
-                pace=pace,
-                is_stopping=is_stopping,
-                progress=progress,
-            )
-            results.append(carrier.run(job.plan))
+            redrive = Redrive(job.log, job.action, KafkaSender(options), pace=pace, watcher=watcher)
+            results.append(redrive.run(job.plan))
             if results[-1].trouble or results[-1].was_stopped:
                 break
     for job, result in zip(jobs, results, strict=False):
@@ -202,39 +195,39 @@ def _report(job: _Job, result: Result, request: Request) -> None:
         typer.secho(f"laneway: {safe(result.trouble, 1_000)}", fg=typer.colors.RED, err=True)
 
 
-@contextmanager
-def _stopping() -> Iterator[Callable[[], bool]]:
-    """Whether a stop was requested. The first signal requests it, the second one stops at once."""
-    asked = False
+class _TerminalWatcher(Watcher):
+    """Shows a progress bar on a terminal. The first signal requests a stop, the second one ends at once."""
 
-    def stop(number: int, _frame: object) -> None:
-        nonlocal asked
-        if asked:
+    def __init__(self, verb: str, total: int) -> None:
+        self.bars: Any = None
+        if sys.stdout.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self.bars = Progress(*columns, transient=True)
+            self._task = self.bars.add_task(verb, total=total)
+
+    def started(self) -> None:
+        if self.bars is not None:
+            self.bars.advance(self._task)
+
+    def stop(self, _signal: int, _frame: object) -> None:
+        if self.is_stopping:
             raise KeyboardInterrupt
-        asked = True
+        self.is_stopping = True
         typer.echo("finishing records in flight; press Ctrl-C again to stop now", err=True)
-        del number
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+
+@contextmanager
+def _watching(verb: str, total: int) -> Iterator[_TerminalWatcher]:
+    watcher = _TerminalWatcher(verb, total)
+    before = {number: signal.signal(number, watcher.stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked
+        with watcher.bars or nullcontext():
+            yield watcher
     except KeyboardInterrupt:
         typer.echo("stopped: nothing is lost, but the last records may be sent twice", err=True)
         raise typer.Exit(_INTERRUPTED) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _progress(verb: str, total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on a terminal, nothing elsewhere."""
-    if not sys.stdout.isatty():
-        yield lambda: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bars:
-        task = bars.add_task(verb, total=total)
-        yield lambda: bars.advance(task)

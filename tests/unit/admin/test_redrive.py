@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from laneway.admin import Drop, Filter, Position, Redrive, Replay, plan_redrive
+from laneway.admin import Drop, Filter, Position, Redrive, Replay, Watcher, plan_redrive
 from laneway.admin import _redrive as _carrier
 from laneway.errors import AdminError, MessageTooLargeError, ProduceError
 from support.core import FakeClock
@@ -21,6 +21,24 @@ CHOSEN = Filter(error_type="A")
 @pytest.fixture(autouse=True)
 def _small_windows(monkeypatch):
     monkeypatch.setattr(_carrier, "_WINDOW", 3)
+
+
+class FakeWatcher(Watcher):
+    """Requests a stop when it was asked *most* times, and moves a clock at each start."""
+
+    def __init__(self, most=10**6, clock=None):
+        self.most, self.clock = most, clock
+        self.checks = self.starts = 0
+
+    @property
+    def is_stopping(self):
+        self.checks += 1
+        return self.checks > self.most
+
+    def started(self):
+        self.starts += 1
+        if self.clock is not None:
+            self.clock.advance(1.5)
 
 
 def topics_of(*partitions, committed=()):
@@ -123,8 +141,7 @@ def test_a_stop_accounts_for_what_is_done():
     """What was acknowledged is committed, the rest is open, each once."""
     topics = topics_of("xAAAxAA")
     clock = FakeClock()
-    steps = iter(range(100))
-    result = carry(topics, is_stopping=lambda: next(steps) > 5, clock=clock)
+    result = carry(topics, watcher=FakeWatcher(6), clock=clock)
 
     assert result.was_stopped
     assert 0 < result.done < 5
@@ -200,11 +217,11 @@ def test_an_offset_that_moves_meanwhile_is_not_overwritten():
     assert (topics.committed, result.done, result.repeatable) == ({0: 8}, 3, 3)
 
 
-def test_progress_tells_of_each_chosen_record():
+def test_a_watcher_sees_each_chosen_record():
     """Those that are kept do not count."""
-    told = []
-    carry(topics_of("xAxAA"), progress=lambda: told.append(1))
-    assert len(told) == 3
+    watcher = FakeWatcher()
+    carry(topics_of("xAxAA"), watcher=watcher)
+    assert watcher.starts == 3
 
 
 def test_a_window_is_bounded_by_time_and_size(monkeypatch):
@@ -214,7 +231,7 @@ def test_a_window_is_bounded_by_time_and_size(monkeypatch):
     clock = FakeClock()
     monkeypatch.setattr(_carrier, "_WINDOW", 100)
     log = FakeLog(topics, lambda: commits.append(clock.now))
-    carry(topics, log=log, clock=clock, progress=lambda: clock.advance(1.5))
+    carry(topics, log=log, clock=clock, watcher=FakeWatcher(clock=clock))
     assert len(commits) == 2
 
     commits.clear()
@@ -255,7 +272,7 @@ def check(story, carrier=Redrive):
     """Run a story and judge what is left, then run it again in peace."""
     topics = topics_of(*story.letters)
     everything = {f"{p}:{n}": letter for p, letters in enumerate(story.letters) for n, letter in enumerate(letters)}
-    sent, committed, asked = iter(range(10**6)), iter(range(10**6)), iter(range(10**6))
+    sent, committed = iter(range(10**6)), iter(range(10**6))
 
     def fate(_topic):
         kind = story.failures.get(next(sent))
@@ -273,7 +290,7 @@ def check(story, carrier=Redrive):
         fate=fate,
         limit=story.limit,
         carrier=carrier,
-        is_stopping=lambda: story.stop is not None and next(asked) >= story.stop,
+        watcher=FakeWatcher(10**6 if story.stop is None else story.stop),
     )
     replayed, still_open = names(topics.on("orders")), names(topics.open())
     for name, letter in everything.items():

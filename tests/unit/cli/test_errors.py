@@ -12,7 +12,7 @@ import typer
 
 from laneway.admin import _error_log as _log
 from laneway.cli import main
-from laneway.cli._errors_redrive import _stopping
+from laneway.cli._errors_redrive import _watching
 
 SHOP = """
 from laneway import App, Topic
@@ -115,14 +115,14 @@ def test_absent_brokers_are_named(laneway, words, monkeypatch):
 
 def test_the_first_signal_asks_and_the_second_ends(capsys):
     """What is under way is finished after the first; after the second nothing is waited for."""
-    with _stopping() as is_stopping:
-        assert not is_stopping()
+    with _watching("replay", 1) as watcher:
+        assert not watcher.is_stopping
         signal.raise_signal(signal.SIGINT)
-        assert is_stopping()
+        assert watcher.is_stopping
     before = signal.getsignal(signal.SIGINT)
 
     def twice():
-        with _stopping():
+        with _watching("replay", 1):
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
 
