@@ -16,8 +16,7 @@ from typing import Any
 from laneway._home import home_directory
 from laneway._kafka import Admin
 from laneway.devkit.bench import WORKLOADS
-from laneway.devkit.bench._produce import fill
-from laneway.devkit.bench._workloads import KEYS, PARTITIONS
+from laneway.devkit.bench._workloads import KEYS, PARTITIONS, fill
 from laneway.devkit.broker import FULL_SPEED, ephemeral
 
 # The newest pair of Spark and connector that resolves; later connectors lack a dependency in the registry.

@@ -36,8 +36,8 @@ from machine import machine, tempo
 from laneway import App, Retry, SparkEngine, Topic
 from laneway._kafka import Admin, produce_many
 from laneway._runtime.lifecycle import State
-from laneway.devkit.bench._produce import fill
 from laneway.devkit.bench._usage import Usage
+from laneway.devkit.bench._workloads import fill
 from laneway.devkit.broker import FULL_SPEED, ephemeral
 from laneway.observe import Tally
 from laneway.settings import load

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from laneway._kafka import Admin
-from laneway.devkit.bench._produce import fill
+from laneway.devkit.bench._workloads import fill
 from laneway.devkit.broker import FULL_SPEED, ephemeral
 
 APP = """

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from notes import PARTITIONS
 
 from laneway._kafka import Admin, produce_many
-from laneway.devkit.bench._produce import VALUE_SIZE, fill
+from laneway.devkit.bench._workloads import VALUE_SIZE, fill
 
 if TYPE_CHECKING:
     from array import array

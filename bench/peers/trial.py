@@ -16,7 +16,7 @@ from notes import PARTITIONS, Notes
 from topics import fill_at_once
 from verdict import judge, latency
 
-from laneway.devkit.bench._produce import fill
+from laneway.devkit.bench._workloads import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import ExitStack
 from enum import StrEnum
 from typing import Annotated
@@ -53,21 +52,19 @@ def bench(
     """
     from laneway.devkit.bench import WORKLOADS, measure
     from laneway.devkit.broker import FULL_SPEED, ephemeral
+    from laneway.observe import logger
 
     chosen = WORKLOADS[workload.value].with_options(
         lanes=lanes, handler=handler.value if handler else None, records=records
     )
 
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
     with ExitStack() as stack:
         leave_out: set[int] = set()
         if brokers is None:
-            say("starting an ephemeral Kafka")
+            logger("bench").info("starting an ephemeral Kafka")
             running = stack.enter_context(ephemeral(java_options=FULL_SPEED))
             brokers, leave_out = running.bootstrap, set(running.pids)
-        measured = measure(chosen, brokers, engine=engine.value, say=say, leave_out=leave_out, master=master)
+        measured = measure(chosen, brokers, engine=engine.value, leave_out=leave_out, master=master)
     figures = measured.as_dict()
     if as_json:
         print(json.dumps(figures))

@@ -32,14 +32,6 @@ class Finding:
     is_warning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _User:
-    """A setting that names a cluster."""
-
-    path: Path
-    cluster: str
-
-
 def check(settings: Settings) -> Iterator[Finding]:
     """All errors and warnings about combinations of settings."""
     yield from _names(settings)
@@ -55,20 +47,13 @@ def check(settings: Settings) -> Iterator[Finding]:
 
 
 def _names(settings: Settings) -> Iterator[Finding]:
-    users = [_User(("cluster",), settings.default_cluster)]
-    users += [
-        _User(("handlers", name, "cluster"), entry.cluster)
-        for name, entry in settings.handlers.items()
-        if entry.cluster
-    ]
-    users += [
-        _User(("topics", name, "cluster"), entry.cluster) for name, entry in settings.topics.items() if entry.cluster
-    ]
+    named: dict[Path, str | None] = {("cluster",): settings.default_cluster}
+    named |= {("handlers", name, "cluster"): entry.cluster for name, entry in settings.handlers.items()}
+    named |= {("topics", name, "cluster"): entry.cluster for name, entry in settings.topics.items()}
     known = ", ".join(settings.clusters) or "none is declared"
-    for user in users:
-        if user.cluster not in settings.clusters:
-            also: tuple[Path, ...] = (("clusters", user.cluster),)
-            yield Finding(user.path, f"there is no cluster {user.cluster!r}", f"use one of: {known}", also)
+    for path, cluster in named.items():
+        if cluster and cluster not in settings.clusters:
+            yield Finding(path, f"there is no cluster {cluster!r}", f"use one of: {known}", (("clusters", cluster),))
 
 
 def _times(path: Path, cluster: ClusterSettings) -> Iterator[Finding]:

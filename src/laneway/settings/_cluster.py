@@ -21,8 +21,8 @@ from laneway.settings._types import (
     Text,
     Upper,
     Word,
-    lasting,
-    sized,
+    byte_size,
+    duration,
     wrong,
 )
 
@@ -108,16 +108,16 @@ class ProducerSettings(BaseModel):
         default="none",
         description="Compression of messages. Saves network and disk, costs CPU; lz4 and zstd are cheap.",
     )
-    timeout: Annotated[DurationType, lasting("1ms", "1d")] = Field(
+    timeout: Annotated[DurationType, duration("1ms", "1d")] = Field(
         default=timedelta(seconds=30),
         description="How long a message may take, resends included, before it fails. Long enough for a broker restart.",
     )
-    max_message_size: Annotated[SizeType, sized("1000b", "1GB")] | None = Field(
+    max_message_size: Annotated[SizeType, byte_size("1000b", "1GB")] | None = Field(
         default=None,
         description="The largest message the client accepts; a copy may be larger by its headers. Not set: what fits"
         " into buffer_size, and each topic's own limit (max.message.bytes) decides.",
     )
-    linger: Annotated[DurationType, lasting("0s", "15m")] = Field(
+    linger: Annotated[DurationType, duration("0s", "15m")] = Field(
         default=timedelta(milliseconds=5),
         description="How long a message waits for others to share a request. 0s is the fastest for one message and"
         " costs many small requests. Not set, it is 25ms on Spark, whose batches take longer than that anyway.",
@@ -127,7 +127,7 @@ class ProducerSettings(BaseModel):
         description="Which replicas must have a message before it counts as written. leader is faster, but can lose"
         " messages and parked records when a broker fails, so it gives a warning.",
     )
-    buffer_size: Annotated[SizeType, sized("1KiB", "64GiB")] = Field(
+    buffer_size: Annotated[SizeType, byte_size("1KiB", "64GiB")] = Field(
         default=64 * 2**20,
         description="How many bytes may wait to be sent. Bounds memory; a full buffer makes producers wait.",
     )
@@ -138,37 +138,37 @@ class ConsumerSettings(BaseModel):
 
     model_config = _FROZEN
 
-    session_timeout: Annotated[DurationType, lasting("1ms", "1h")] = Field(
+    session_timeout: Annotated[DurationType, duration("1ms", "1h")] = Field(
         default=timedelta(seconds=45),
         description="Silence after which the group gives the partitions of this process to others.",
     )
-    heartbeat_interval: Annotated[DurationType, lasting("1ms", "1h")] = Field(
+    heartbeat_interval: Annotated[DurationType, duration("1ms", "1h")] = Field(
         default=timedelta(seconds=3),
         description="Time between two heartbeats; less than a third of session_timeout.",
     )
-    max_poll_interval: Annotated[DurationType, lasting("1ms", "1d")] = Field(
+    max_poll_interval: Annotated[DurationType, duration("1ms", "1d")] = Field(
         default=timedelta(minutes=5),
         description="Time after which a process that does not poll is considered stuck; also the limit of a rebalance.",
     )
-    fetch_min_size: Annotated[SizeType, sized("1b", "100MB")] = Field(
+    fetch_min_size: Annotated[SizeType, byte_size("1b", "100MB")] = Field(
         default=1,
         description="How many bytes a broker collects before it answers. More saves requests and delays records.",
     )
-    fetch_max_wait: Annotated[DurationType, lasting("0s", "5m")] = Field(
+    fetch_max_wait: Annotated[DurationType, duration("0s", "5m")] = Field(
         default=timedelta(milliseconds=10),
         description="How long a broker waits for fetch_min_size. Short, so that a quiet partition does not delay others"
         " on the same broker; costs idle requests.",
     )
-    fetch_max_size: Annotated[SizeType, sized("1b", "1GB")] = Field(
+    fetch_max_size: Annotated[SizeType, byte_size("1b", "1GB")] = Field(
         default=2**20, description="How many bytes one partition gives per request; a larger record is still read."
     )
-    buffer_size: Annotated[SizeType, sized("1KiB", "2047MiB")] | None = Field(
+    buffer_size: Annotated[SizeType, byte_size("1KiB", "2047MiB")] | None = Field(
         default=None,
         description="How many bytes one client prefetches, over all of its partitions, in addition to what waits for"
         " lanes. Bounds memory; too small makes fast handlers wait. Not set: the largest buffer_size of"
         " the handlers (64MiB), and at least 1MiB for each partition.",
     )
-    metadata_refresh: Annotated[DurationType, lasting("10ms", "1h")] = Field(
+    metadata_refresh: Annotated[DurationType, duration("10ms", "1h")] = Field(
         default=timedelta(seconds=30), description="How soon new partitions are found. Shorter costs requests."
     )
     isolation: Annotated[Literal["read_committed", "read_uncommitted"], Word] = Field(

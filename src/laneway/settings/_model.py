@@ -24,9 +24,9 @@ from laneway.settings._types import (
     TopicName,
     Word,
     as_conf,
-    lasting,
-    sized,
-    whole,
+    byte_size,
+    duration,
+    integer,
     wrong,
 )
 
@@ -78,7 +78,7 @@ class HandlerSettings(BaseModel):
     cluster: Name | None = Field(
         default=None, description="The cluster the handler reads from. Not set: that of its topic."
     )
-    lanes: Annotated[int, whole(0, 1_000_000)] | None = Field(
+    lanes: Annotated[int, integer(0, 1_000_000)] | None = Field(
         default=None,
         description="How many keys of a partition may be handled at the same time; 0 and 1 mean one record at a time."
         " More lanes hide slow calls, cost memory, and need a handler that may run concurrently.",
@@ -86,18 +86,18 @@ class HandlerSettings(BaseModel):
     order: Annotated[Literal["key", "partition", "none"], Word] | None = Field(
         default=None, description="What stays in order. Each step from none to key to partition costs parallelism."
     )
-    timeout: Annotated[DurationType, lasting("1ms", "1d")] | None = Field(
+    timeout: Annotated[DurationType, duration("1ms", "1d")] | None = Field(
         default=None, description="How long one call of the handler may take. Not set in the code either: no limit."
     )
-    attempts: Annotated[int, whole(1, 1_000_000)] | None = Field(
+    attempts: Annotated[int, integer(1, 1_000_000)] | None = Field(
         default=None,
         description="How many attempts a record gets before it is parked on the error topic, the first one included.",
     )
-    backoff: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
+    backoff: Annotated[DurationType, duration("0s", "1d")] | None = Field(
         default=None,
         description="The wait before the second attempt; it doubles each time. Only records of the same key wait.",
     )
-    backoff_max: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
+    backoff_max: Annotated[DurationType, duration("0s", "1d")] | None = Field(
         default=None, description="The longest wait between two attempts."
     )
     retry_steps: Durations | None = Field(
@@ -111,38 +111,38 @@ class HandlerSettings(BaseModel):
         " retry topic with later records of its key queued behind it (ordered), or in place (blocking). Not set in the"
         " code either: unordered.",
     )
-    delay: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
+    delay: Annotated[DurationType, duration("0s", "365d")] | None = Field(
         default=None,
         description="How old a record must be before it is handled, counted from its timestamp. All handlers of a topic"
         " have the same.",
     )
-    breaker_failures: Annotated[int, whole(1, 1_000_000)] | None = Field(
+    breaker_failures: Annotated[int, integer(1, 1_000_000)] | None = Field(
         default=None,
         description="Consecutive failures that open the circuit breaker. Set it above attempts, or one bad record opens"
         " it. Not set in the code either: no breaker.",
     )
-    breaker_pause: Annotated[DurationType, lasting("10ms", "1d")] | None = Field(
+    breaker_pause: Annotated[DurationType, duration("10ms", "1d")] | None = Field(
         default=None,
         description="How long the breaker stays open before one call is tried; doubles while that fails, up to 1m or"
         " the limit in the code.",
     )
-    processes: Annotated[int, whole(0, 10_000)] | None = Field(
+    processes: Annotated[int, integer(0, 10_000)] | None = Field(
         default=None,
         description="How many processes run the handler, for CPU-bound work; on Spark in each Python worker process, of"
         " which there is one per running task. 0: none.",
     )
-    size: Annotated[int, whole(1, 10_000_000)] | None = Field(
+    size: Annotated[int, integer(1, 10_000_000)] | None = Field(
         default=None, description="How many records make a full batch or table. Not for handlers of single records."
     )
-    within: Annotated[DurationType, lasting("1ms", "1h")] | None = Field(
+    within: Annotated[DurationType, duration("1ms", "1h")] | None = Field(
         default=None,
         description="How long a batch may wait to be full. Longer fills batches better and delays records. On Spark a"
         " batch also ends with the records of its micro-batch. Only for batch, unique and custom handlers.",
     )
-    buffer_records: Annotated[int, whole(1)] | None = Field(
+    buffer_records: Annotated[int, integer(1)] | None = Field(
         default=None, description="How many records may wait in front of the lanes. Bounds memory when one key is hot."
     )
-    buffer_size: Annotated[SizeType, sized("1KiB", "64GiB")] | None = Field(
+    buffer_size: Annotated[SizeType, byte_size("1KiB", "64GiB")] | None = Field(
         default=None, description="How many bytes may wait in front of the lanes. Bounds memory when records are large."
     )
     error_topic: TopicName | None = Field(default=None, description="Where records that cannot be handled are parked.")
@@ -187,16 +187,16 @@ class ErrorSettings(BaseModel):
         description="When runs start, in local time: minute, hour, day of month, month, day of week. Not set in the"
         " code either: only manually.",
     )
-    max_errors: Annotated[int, whole(0, 1_000_000)] | None = Field(
+    max_errors: Annotated[int, integer(0, 1_000_000)] | None = Field(
         default=None,
         description="A record that was parked this often is skipped. 0 means no limit: a record that can never succeed"
         " is parked again in each run.",
     )
-    stop_when_idle: Annotated[DurationType, lasting("0s", "1d")] | None = Field(
+    stop_when_idle: Annotated[DurationType, duration("0s", "1d")] | None = Field(
         default=None,
         description="How long a run waits for records on an engine that waits for some. Spark does not.",
     )
-    stop_when_new: Annotated[DurationType, lasting("0s", "365d")] | None = Field(
+    stop_when_new: Annotated[DurationType, duration("0s", "365d")] | None = Field(
         default=None,
         description="A run ends before records parked within this time before it. 0s means no limit.",
     )
@@ -215,18 +215,18 @@ class SparkSettings(BaseModel):
         default="local[*]",
         description="Where Spark runs. The default uses all cores of this machine and needs no cluster.",
     )
-    trigger: Annotated[DurationType, lasting("0s", "1d")] = Field(
+    trigger: Annotated[DurationType, duration("0s", "1d")] = Field(
         default=timedelta(0),
         description="The shortest time between two batches. 0s starts the next one at once, for the lowest delay;"
         " longer costs delay and saves planning work.",
     )
-    batch_time: Annotated[DurationType, lasting("10ms", "1h")] = Field(
+    batch_time: Annotated[DurationType, duration("10ms", "1h")] = Field(
         default=timedelta(seconds=5),
         description="After this time the tasks of a micro-batch begin no further record, and the batch ends when those"
         " that were begun are done. Shorter commits more often and repeats less after a crash; longer has less"
         " overhead.",
     )
-    tasks: Annotated[int, whole(1, 100_000)] | None = Field(
+    tasks: Annotated[int, integer(1, 100_000)] | None = Field(
         default=None,
         description="How many Spark tasks share the work of a handler. Not set: one for each core of this machine, or"
         " with a master that is not local one for each core of the executors that there are when a batch begins. With"
@@ -248,10 +248,10 @@ class HealthSettings(BaseModel):
 
     model_config = _FROZEN
 
-    minimum_brokers: Annotated[int, whole(1, 10_000)] = Field(
+    minimum_brokers: Annotated[int, integer(1, 10_000)] = Field(
         default=1, description="The expected number of brokers; with fewer, health is a warning."
     )
-    stalled_after: Annotated[DurationType, lasting("1s", "1d")] = Field(
+    stalled_after: Annotated[DurationType, duration("1s", "1d")] = Field(
         default=timedelta(seconds=30),
         description="How long a partition with unfinished records may make no progress before health is a warning.",
     )
@@ -269,7 +269,7 @@ class Settings(BaseModel):
     engine: Annotated[Literal["spark", "direct"], Word] = Field(
         default="spark", description="What runs the handlers: Spark, or threads in this process with a consumer group."
     )
-    drain: Annotated[DurationType, lasting("0s", "1h")] = Field(
+    drain: Annotated[DurationType, duration("0s", "1h")] = Field(
         default=timedelta(seconds=30),
         description="How long a stop waits for records in flight. The default fits the usual grace period of a"
         " container; what is not finished by then is repeated at the next start.",

@@ -33,16 +33,16 @@ __all__ = [
     "Upper",
     "Word",
     "as_conf",
-    "lasting",
+    "byte_size",
+    "duration",
+    "integer",
     "resolve",
-    "sized",
-    "whole",
     "wrong",
 ]
 
 _MAX_SECRET = 64 * 1024
 _MOST_STEPS = 20
-Parsed = TypeVar("Parsed")
+Parsed = TypeVar("Parsed", int, timedelta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _switch(value: object) -> bool:
     raise wrong(f"{shown(value)} is not true or false", f"write {meant.get(str(value)[:5].lower(), 'true or false')}")
 
 
-def whole(low: int, high: int = 2**31 - 1) -> BeforeValidator:
+def integer(low: int, high: int = 2**31 - 1) -> BeforeValidator:
     """A whole number between two bounds, both allowed; text from the environment is read as a number."""
 
     def check(value: object) -> int:
@@ -88,27 +88,23 @@ def whole(low: int, high: int = 2**31 - 1) -> BeforeValidator:
             raise wrong(
                 f"{shown(value)} is not a whole number", f"write a number of at least {low}, such as {max(low, 1)}"
             )
-        if not low <= value <= high:
-            raise wrong(f"{shown(value)} is out of range", f"write a number from {low} to {high}")
-        return value
+        return _within(value, low, high, value, f"write a number from {low} to {high}")
 
     return BeforeValidator(check)
 
 
-def lasting(low: str = "0s", high: str = "7d") -> BeforeValidator:
+def duration(low: str = "0s", high: str = "7d") -> BeforeValidator:
     """A duration with a unit between two bounds, both allowed."""
     least, most = as_duration(low), as_duration(high)
 
     def check(value: object) -> timedelta:
         parsed = _measured(as_duration, value, "duration", "write for example '100ms', '5s' or '1m30s'")
-        if not least <= parsed <= most:
-            raise wrong(f"{shown(value)} is out of range", f"write a duration from {low} to {high}")
-        return parsed
+        return _within(parsed, least, most, value, f"write a duration from {low} to {high}")
 
     return BeforeValidator(check)
 
 
-def sized(low: str = "1b", high: str = "1GiB") -> BeforeValidator:
+def byte_size(low: str = "1b", high: str = "1GiB") -> BeforeValidator:
     """A size in bytes between two bounds, both allowed."""
     least, most = as_size(low), as_size(high)
 
@@ -116,11 +112,15 @@ def sized(low: str = "1b", high: str = "1GiB") -> BeforeValidator:
         if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
             value = int(value)
         parsed = _measured(as_size, value, "size", "write for example '64KiB', '16MiB' or a number of bytes")
-        if not least <= parsed <= most:
-            raise wrong(f"{shown(value)} is out of range", f"write a size from {low} to {high}")
-        return parsed
+        return _within(parsed, least, most, value, f"write a size from {low} to {high}")
 
     return BeforeValidator(check)
+
+
+def _within(parsed: Parsed, least: Parsed, most: Parsed, value: object, fix: str) -> Parsed:
+    if not least <= parsed <= most:
+        raise wrong(f"{shown(value)} is out of range", fix)
+    return parsed
 
 
 def _measured(read: Callable[[object], Parsed], value: object, kind: str, forms: str) -> Parsed:
@@ -259,7 +259,7 @@ Brokers = Annotated[
     tuple[Annotated[str, BeforeValidator(_broker)], ...], BeforeValidator(_listed), AfterValidator(_some)
 ]
 Durations = Annotated[
-    tuple[Annotated[DurationType, lasting("0s", "365d")], ...], BeforeValidator(_listed), AfterValidator(_few)
+    tuple[Annotated[DurationType, duration("0s", "365d")], ...], BeforeValidator(_listed), AfterValidator(_few)
 ]
 Hidden = Annotated[Secret, BeforeValidator(resolve)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]

@@ -4,49 +4,22 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
-import uuid
 
 import pytest
 import typer
 
 from laneway.admin import _error_log as _log
-from laneway.cli import main
 from laneway.cli._errors_redrive import _watching
-
-SHOP = """
-from laneway import App, Topic
-app = App("shop")
-empty = App("empty")
-@app.handler(Topic("orders"))
-def charge(record): ...
-@app.handler(Topic("returns"))
-def refund(record): ...
-"""
 
 
 @pytest.fixture
-def laneway(tmp_path, monkeypatch, capsys):
-    """Run the command in a folder with an app whose brokers are not there."""
-    name = f"shop{uuid.uuid4().hex}"
-    (tmp_path / f"{name}.py").write_text(SHOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for variable in ("LANEWAY_CONFIG", "LANEWAY_PROFILE", "LANEWAY_BROKERS", "LANEWAY_DEBUG"):
-        monkeypatch.delenv(variable, raising=False)
+def laneway(errors_command):
+    """The command, with the address of brokers that are missing."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-
-    def run(verb, *words, app="app"):
-        monkeypatch.setattr(sys, "argv", ["laneway", "errors", verb, f"{name}:{app}", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return ended.value.code, told.out, " ".join(told.err.split())
-
-    run.brokers = f"127.0.0.1:{port}"
-    return run
+    errors_command.brokers = f"127.0.0.1:{port}"
+    return errors_command
 
 
 @pytest.mark.parametrize("verb", ["list", "replay", "drop"])

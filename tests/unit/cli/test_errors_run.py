@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-import uuid
 from types import SimpleNamespace
 
 import pytest
 
 from laneway._engines.spark import RunReport, SparkEngine
-from laneway.cli import main
 from laneway.cli._run import _summary_of_errors
 from laneway.observe import Tally
 
-SHOP = """
-from laneway import App, ErrorConsumer, Topic
-app = App("shop", errors=ErrorConsumer(max_errors=3))
-empty = App("empty")
-@app.handler(Topic("orders"))
-def charge(record): ...
-@app.handler(Topic("returns"))
-def refund(record): ...
-"""
-
 
 @pytest.fixture
-def laneway(tmp_path, monkeypatch, capsys):
-    """Run the command in a folder with an app, on an engine that only takes note; nothing is connected to."""
-    name = f"shop{uuid.uuid4().hex}"
-    (tmp_path / f"{name}.py").write_text(SHOP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    for variable in ("LANEWAY_CONFIG", "LANEWAY_PROFILE", "LANEWAY_BROKERS", "LANEWAY_DEBUG"):
-        monkeypatch.delenv(variable, raising=False)
+def laneway(errors_command, monkeypatch):
+    """`laneway errors run` on an engine that only records what it gets; nothing is connected to."""
     ran = SimpleNamespace(report=RunReport("shop"), settings=None, topic=None)
 
     def run_errors(engine, app, *, topic):
@@ -42,11 +23,7 @@ def laneway(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(SparkEngine, "run_errors", run_errors)
 
     def run(*words, app="app"):
-        monkeypatch.setattr(sys, "argv", ["laneway", "errors", "run", f"{name}:{app}", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return ended.value.code, told.out, " ".join(told.err.split())
+        return errors_command("run", *words, app=app)
 
     run.ran = ran
     return run

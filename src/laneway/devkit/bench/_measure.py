@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._kafka import Admin
 from laneway._runtime.lifecycle import State
-from laneway.devkit.bench._produce import fill
 from laneway.devkit.bench._usage import Usage
-from laneway.devkit.bench._workloads import KEYS, PARTITIONS, Workload, app_of
+from laneway.devkit.bench._workloads import KEYS, PARTITIONS, Workload, app_of, fill
 from laneway.devkit.history import Recorder, Verdict, check, read_history
 from laneway.errors import EngineError
-from laneway.observe import Tally
+from laneway.observe import Tally, logger
 from laneway.settings import Settings, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from laneway._declare.app import App
 
 __all__ = ["Figures", "measure"]
 
+_log = logger("bench")
 _UNTIMED = 8.0  # seconds of a latency run that do not count: a broker whose code is not compiled yet is far slower
 _CHECKED = 200_000  # maximum records of the checked pass
 _LIMIT = 300.0  # seconds a pass may take
@@ -68,7 +66,6 @@ def measure(
     brokers: str,
     *,
     engine: str = "spark",
-    say: Callable[[str], None],
     leave_out: set[int],
     master: str | None = None,
 ) -> Figures:
@@ -78,14 +75,13 @@ def measure(
         workload: what to run.
         brokers: bootstrap servers.
         engine: ``spark`` or ``direct``.
-        say: called with progress messages.
         leave_out: processes (the broker's) that do not count as usage.
         master: Spark master.
     """
     overrides = {"brokers": brokers, "engine": engine} | ({"spark.master": master} if master else {})
     settings = load(overrides=overrides)
-    timed = _TimedPass(workload, settings, brokers, say, leave_out).run()
-    verdict = _checked_pass(workload, settings, brokers, say)
+    timed = _TimedPass(workload, settings, brokers, leave_out).run()
+    verdict = _checked_pass(workload, settings, brokers)
     tally, seconds = timed.tally, timed.tally.last - timed.tally.first
     rate = tally.handled / seconds if seconds else 0.0
     mean = tally.seconds / tally.calls if tally.calls else 0.0
@@ -117,13 +113,10 @@ def measure(
 class _TimedPass:
     """Warms up a query, pauses it while records are produced, and times how it handles them."""
 
-    def __init__(
-        self, workload: Workload, settings: Settings, brokers: str, say: Callable[[str], None], leave_out: set[int]
-    ) -> None:
+    def __init__(self, workload: Workload, settings: Settings, brokers: str, leave_out: set[int]) -> None:
         self._workload = workload
         self._settings = settings
         self._brokers = brokers
-        self._say = say
         self.usage = Usage(leave_out)
         self.tally = Tally()
         self.batches = 0
@@ -137,7 +130,7 @@ class _TimedPass:
 
     def run(self) -> _TimedPass:
         """Run it."""
-        self._say(f"producing {self._warm:,} records to warm up with")
+        _log.info("producing %d records to warm up with", self._warm)
         fill(self._brokers, self._topic, self._warm, keys=KEYS).wait()
         engine = _engine(self._settings, batch_done=self._batch_done)
         conductor = threading.Thread(target=self._conduct, args=(engine,), daemon=True)
@@ -174,10 +167,10 @@ class _TimedPass:
     def _throughput_run(self, engine: Any) -> None:
         engine.pause()
         engine.life.wait_for(State.PAUSED, 10)
-        self._say(f"warm; producing {self._workload.records:,} records")
+        _log.info("warm; producing %d records", self._workload.records)
         fill(self._brokers, self._topic, self._workload.records, keys=KEYS, is_skewed=self._workload.is_skewed).wait()
         time.sleep(1)  # let the broker finish its work for the producer
-        self._say("running")
+        _log.info("running")
         self._timed_from = time.time()
         with self.usage:
             engine.resume()
@@ -185,7 +178,7 @@ class _TimedPass:
 
     def _latency_run(self) -> None:
         rate = self._workload.rate or 1
-        self._say(f"warm; producing {rate:,} records/s for {self._workload.records / rate:.0f} s")
+        _log.info("warm; producing %d records/s for %.0f s", rate, self._workload.records / rate)
         producing = fill(self._brokers, self._topic, self._workload.records, keys=KEYS, rate=rate)
         self._timed_from = time.time() + _UNTIMED
         time.sleep(_UNTIMED)
@@ -199,11 +192,11 @@ class _TimedPass:
                 raise EngineError(f"only {self._seen:,} of {count:,} records were handled in {_LIMIT:.0f} s")
 
 
-def _checked_pass(workload: Workload, settings: Settings, brokers: str, say: Callable[[str], None]) -> Verdict:
+def _checked_pass(workload: Workload, settings: Settings, brokers: str) -> Verdict:
     """Record every call, with fewer records; not timed."""
     topic = _new_topic(settings)
     count = min(workload.records, _CHECKED)
-    say(f"checking order and loss over {count:,} records, with every call recorded")
+    _log.info("checking order and loss over %d records, with every call recorded", count)
     fill(brokers, topic, count, keys=KEYS, is_skewed=workload.is_skewed).wait()
     with tempfile.TemporaryDirectory(prefix="laneway-bench-") as folder:
         app: App = app_of(workload, topic, Recorder(folder))

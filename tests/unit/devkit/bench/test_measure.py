@@ -11,7 +11,7 @@ from laneway.observe import Tally
 @pytest.fixture(name="timed")
 def _timed(monkeypatch):
     monkeypatch.setattr(_measure, "_new_topic", lambda settings: "bench-topic")
-    made = _measure._TimedPass(next(iter(WORKLOADS.values())), None, "nowhere", lambda text: None, set())
+    made = _measure._TimedPass(next(iter(WORKLOADS.values())), None, "nowhere", set())
     made._began = 1_000.0
     return made
 
