@@ -4,10 +4,9 @@ from laneway._core.acks import Ack
 from laneway._declare.app import App
 from laneway._declare.breaker import Breaker
 from laneway._declare.error_consumer import ErrorConsumer
-from laneway._declare.grouping import GroupedBy, Grouping
 from laneway._declare.handler import Buffer
 from laneway._declare.health import Health, Level, Stall
-from laneway._declare.ordering import by_field, by_header
+from laneway._declare.ordering import GroupedBy, Grouping, by_field, by_header
 from laneway._declare.record import Batch, Message, Record, Topic
 from laneway._declare.retry import Retry
 from laneway.codecs import Codec, Json, Raw, Text

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laneway._core.scheduler import KeyQueue
-    from laneway._declare.grouping import Grouping
+    from laneway._declare.ordering import Grouping
 
 __all__ = ["BatchPieces", "groups_of"]
 

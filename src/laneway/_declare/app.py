@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from laneway._declare.breaker import Breaker
-    from laneway._declare.grouping import Grouping
     from laneway._declare.health import Stall
+    from laneway._declare.ordering import Grouping
     from laneway._declare.record import Topic
     from laneway.typing import Engine, Outcome
 

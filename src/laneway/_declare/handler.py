@@ -17,8 +17,8 @@ from laneway.errors import DeclarationError
 if TYPE_CHECKING:
     from laneway._core.error_run_filter import ErrorRunFilter
     from laneway._declare.breaker import Breaker
-    from laneway._declare.grouping import Grouping
     from laneway._declare.header_styles import Style
+    from laneway._declare.ordering import Grouping
     from laneway._declare.record import Record, Topic
 
 Oversize = Literal["wait", "reference"]
