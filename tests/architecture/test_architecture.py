@@ -106,6 +106,18 @@ def test_each_room_has_a_question_in_contributing():
     assert {path.split("/")[0] for path in found} == rooms
 
 
+def test_what_to_open_exists():
+    """In *To change X, open Y* a name without a folder is in the folder of one before it."""
+    missing = []
+    for _what, cell in rows_of("DESIGN.md", "To change X, open Y"):
+        folders = [SOURCE, ROOT]
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", cell):
+            found = [folder / name for folder in folders if (folder / name).exists()]
+            missing += [] if found else [name]
+            folders += [path if path.is_dir() else path.parent for path in found]
+    assert missing == []
+
+
 def test_only_the_cli_writes_to_the_terminal():
     """Everything else logs or emits an event. The rooms left out still write lines themselves; none may be added."""
     rooms = ("cli", "_runtime", "_engines")

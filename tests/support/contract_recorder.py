@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laneway.devkit import history
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
@@ -122,12 +124,7 @@ class Recorder:
 
 def most_at_once(calls: Iterable[Call]) -> int:
     """How many calls were under way at the same time, at most."""
-    edges = sorted([(call.began, 1) for call in calls] + [(call.ended, -1) for call in calls])
-    most = now = 0
-    for _place, change in edges:
-        now += change
-        most = max(most, now)
-    return most
+    return history.most_at_once((call.began, call.ended) for call in calls)
 
 
 def overlaps(calls: Iterable[Call], group: Callable[[Call], Iterable[Hashable]]) -> list[Hashable]:

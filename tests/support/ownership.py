@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from laneway.devkit.history import append
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -32,7 +34,6 @@ Finding = Literal["ahead", "after_revoke", "backwards", "unwritten", "rewinds", 
 
 _EXAMPLES = 5
 _LAST = chr(0x10FFFF)  # behind every name
-_files: dict[tuple[str, int], int] = {}
 
 
 class Ownership(NamedTuple):
@@ -79,15 +80,7 @@ class OwnershipRecorder:
 
     def _write(self, kind: Kind, topic: str, places: Sequence[tuple[int, int]]) -> None:
         line = json.dumps({"time": time.monotonic(), "kind": kind, "topic": topic, "places": places})
-        os.write(self._file(), line.encode() + b"\n")
-
-    def _file(self) -> int:
-        name = (self.folder, os.getpid())
-        number = _files.get(name)
-        if number is None:
-            path = Path(self.folder) / f"{os.getpid()}.ownership"
-            number = _files[name] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        return number
+        append(Path(self.folder) / f"{os.getpid()}.ownership", line.encode() + b"\n")
 
 
 def read_ownership(folder: str | Path, process: str = "") -> Iterator[Ownership]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import typer
 
 from laneway.admin import ErrorLog, Filter
-from laneway.cli._errors_view import as_json, print_table, row_of, safe, time_text
+from laneway.cli._errors_view import as_json, key_text, print_table, safe, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from laneway.admin import ErrorTopic, OpenRange, ParkedRecord
 
-__all__ = ["Kinds", "Newest", "Question", "list_topic"]
+__all__ = ["Kinds", "Newest", "Question", "list_topic", "row_of"]
 
 T = TypeVar("T")
 
@@ -134,6 +134,22 @@ def _print_rows(topic: ErrorTopic, meant: Iterator[tuple[ParkedRecord, bool]], q
     if rows:
         place = rows[-1][-len(_COLUMNS)]
         typer.echo(f"details of one: laneway errors show {question.target} {place}")
+
+
+def row_of(parked: ParkedRecord) -> tuple[str, ...]:
+    """The cells of a record in the list."""
+    origin = parked.origin_topic or "unknown"
+    if parked.origin_partition is not None and parked.origin_offset is not None:
+        origin += f" {parked.origin_partition}:{parked.origin_offset}"
+    return (
+        str(parked.place),
+        time_text(parked.parked_at),
+        safe(parked.handler or "unknown", 40),
+        safe(origin, 80),
+        key_text(parked.key),
+        safe(parked.error_type or "unknown", 60),
+        safe(parked.error_message or "", 160),
+    )
 
 
 def _print_kinds(topic: ErrorTopic, meant: Iterator[tuple[ParkedRecord, bool]], question: Question) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from laneway.admin import ParkedRecord
 
-__all__ = ["as_json", "key_text", "page", "print_table", "row_of", "safe", "time_text"]
+__all__ = ["as_json", "key_text", "page", "print_table", "safe", "time_text"]
 
 _VALUE, _HEX, _HEADER = 16_384, 1_024, 500  # bytes of a value as text or as hexadecimal, and of a header, on a page
 _WIDE = 200  # columns where there is no terminal: a table in a log must not be cut
@@ -89,22 +89,6 @@ def _bytes(value: bytes | None) -> dict[str, str] | None:
         return {"text": value.decode()}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(value).decode()}
-
-
-def row_of(parked: ParkedRecord) -> tuple[str, ...]:
-    """The cells of a record in the list."""
-    origin = parked.origin_topic or "unknown"
-    if parked.origin_partition is not None and parked.origin_offset is not None:
-        origin += f" {parked.origin_partition}:{parked.origin_offset}"
-    return (
-        str(parked.place),
-        time_text(parked.parked_at),
-        safe(parked.handler or "unknown", 40),
-        safe(origin, 80),
-        key_text(parked.key),
-        safe(parked.error_type or "unknown", 60),
-        safe(parked.error_message or "", 160),
-    )
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

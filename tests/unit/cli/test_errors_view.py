@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 
 from laneway.admin import Filter
-from laneway.cli._errors_view import as_json, key_text, page, print_table, row_of, safe, time_text
+from laneway.cli._errors_list import row_of
+from laneway.cli._errors_view import as_json, key_text, page, print_table, safe, time_text
 from support.parked import make_parked
 
 ESCAPES = "\x1b[31m\x07\x00\r\n\x9b2J\u202e\u2066\x7f\t"

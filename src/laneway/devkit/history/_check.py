@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from laneway.devkit.history._recorder import Event
 
-__all__ = ["Position", "Verdict", "check"]
+__all__ = ["Position", "Verdict", "check", "most_at_once"]
 
 Position = tuple[int, int]
 """Partition and offset of a record."""
@@ -70,7 +70,8 @@ def check(
     duplicates = len(repeats) + len(copies) - len(set(copies))
     inversions, overlaps = _disorder(calls, repeats)
     records = len({(event.partition, event.offset) for event in calls})
-    return Verdict(len(calls), records, lost, duplicates, inversions, overlaps, _most_at_once(calls))
+    most = most_at_once((call.start, call.end) for call in calls)
+    return Verdict(len(calls), records, lost, duplicates, inversions, overlaps, most)
 
 
 def _repeats(calls: list[Event], successes: frozenset[int]) -> frozenset[int]:
@@ -113,8 +114,9 @@ def _disorder(calls: list[Event], repeats: frozenset[int]) -> tuple[int, int]:
     return inversions, overlaps
 
 
-def _most_at_once(calls: list[Event]) -> int:
-    edges = sorted([(event.start, 1) for event in calls] + [(event.end, -1) for event in calls])
+def most_at_once(calls: Iterable[tuple[float, float]]) -> int:
+    """The largest number of concurrent calls, each given by its begin and end."""
+    edges = sorted(edge for begin, end in calls for edge in ((begin, 1), (end, -1)))
     running = most = 0
     for _time, change in edges:
         running += change

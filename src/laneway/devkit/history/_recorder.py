@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from laneway._declare.record import Record
 
-__all__ = ["Event", "Recorder", "read_history"]
+__all__ = ["Event", "Recorder", "append", "read_history"]
 
 _LINE = struct.Struct("<qiqddi")
-_files: dict[tuple[str, int], int] = {}
+_files: dict[Path, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class Recorder:
         # A record that came back from a retry topic is still the same record.
         topic, partition, offset = record.origin or (record.topic, record.partition, record.offset)
         line = _LINE.pack(hash_of(topic, record.key), partition, offset, start, stamp, record.attempt)
-        os.write(self._file(), line)
+        append(Path(self.folder) / f"{os.getpid()}.history", line)
 
-    def _file(self) -> int:
-        name = (self.folder, os.getpid())
-        number = _files.get(name)
-        if number is None:
-            path = Path(self.folder) / f"{os.getpid()}.history"
-            number = _files[name] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        return number
+
+def append(path: Path, line: bytes) -> None:
+    """Append a line in one write to a file that stays open until the process ends."""
+    number = _files.get(path)
+    if number is None:
+        number = _files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(number, line)
 
 
 def hash_of(topic: str, key: bytes | None) -> int:
