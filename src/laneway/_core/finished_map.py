@@ -55,7 +55,7 @@ class FinishedMap:
     """Finished offsets as ranges.
 
     Example:
-        >>> finished = Finished([(5, 7), (9, 10)])
+        >>> finished = FinishedMap([(5, 7), (9, 10)])
         >>> [offset for offset in range(4, 11) if finished.has(offset)]
         [5, 6, 9]
     """

@@ -46,6 +46,7 @@ class App(Extensions):
         errors: runs over parked records; by default only manual ones.
 
     Example:
+        >>> from laneway import Topic
         >>> app = App("billing")
         >>> @app.handler(Topic("orders"), lanes=8)
         ... def charge(record): ...

@@ -65,7 +65,7 @@ class ParkedRecord:
     Example:
         >>> from laneway import Topic
         >>> copy = Topic("orders.billing.error").record(b"{}", headers=[("laneway-attempts", b"3")], offset=7)
-        >>> str(Parked.of(copy).place), Parked.of(copy).attempts, Parked.of(copy).handler
+        >>> str(ParkedRecord.of(copy).place), ParkedRecord.of(copy).attempts, ParkedRecord.of(copy).handler
         ('0:7', 3, None)
     """
 

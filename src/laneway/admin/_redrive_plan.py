@@ -172,34 +172,32 @@ def plan_redrive(
         left = None if limit is None else limit - plan.chosen
         if extent.is_settled or left == 0:
             continue
-        share = _share(log, partition, extent, _noting(choose, plan), left)
+        share = _share(log, partition, extent, choose, left, plan.left_out)
         if share.chosen:
             plan.shares.append(share)
     return plan
 
 
 def _share(
-    log: ErrorLog, partition: int, extent: OpenRange, choose: Callable[[ParkedRecord], bool], most: int | None
+    log: ErrorLog,
+    partition: int,
+    extent: OpenRange,
+    choose: Callable[[ParkedRecord], bool | str],
+    most: int | None,
+    left_out: dict[str, LeftOut],
 ) -> PartitionPlan:
     end, chosen, kept, passed, oldest = extent.open, 0, 0, 0, _NEVER
     with closing(log.read(partition, extent.open, extent.end)) as records:
         for parked in records:
-            if choose(parked):
+            answer = choose(parked)
+            if answer is True:
                 # The records skipped so far now lie before a chosen one.
                 end, chosen, kept, passed = parked.place.offset + 1, chosen + 1, kept + passed, 0
                 oldest = min(oldest, parked.timestamp)
                 if chosen == most:
                     break
-            else:
-                passed += 1
+                continue
+            passed += 1
+            if answer:
+                left_out.setdefault(answer, LeftOut()).add(parked.place)
     return PartitionPlan(partition, extent.open, end, extent.committed, chosen, kept, oldest)
-
-
-def _noting(choose: Callable[[ParkedRecord], bool | str], plan: RedrivePlan) -> Callable[[ParkedRecord], bool]:
-    def chosen(parked: ParkedRecord) -> bool:
-        answer = choose(parked)
-        if isinstance(answer, str):
-            plan.left_out.setdefault(answer, LeftOut()).add(parked.place)
-        return answer is True
-
-    return chosen
