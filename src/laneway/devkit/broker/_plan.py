@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import shutil
 import uuid
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - pydantic reads the annotations
+
+from pydantic import TypeAdapter, ValidationError
 
 from laneway.devkit.broker._home import KAFKA_VERSION
 from laneway.devkit.broker._ports import HOST, free_ports
@@ -85,6 +86,10 @@ class ClusterPlan:
         return ",".join(node.address for node in self.nodes)
 
 
+_FORMAT = TypeAdapter(ClusterPlan)
+"""The stored form."""
+
+
 def name_is_valid(name: str) -> bool:
     """Whether *name* can be a folder on every file system."""
     return _NAME.fullmatch(name) is not None
@@ -156,7 +161,7 @@ def stored_cluster_id(data: Path) -> str | None:
 def save(plan: ClusterPlan, directory: Path) -> None:
     """Store the plan in *directory*."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / _FILE).write_text(json.dumps(asdict(plan), default=str, indent=2) + "\n", encoding="utf-8")
+    (directory / _FILE).write_bytes(_FORMAT.dump_json(plan, indent=2))
 
 
 def load(directory: Path) -> ClusterPlan | None:
@@ -167,20 +172,13 @@ def load(directory: Path) -> ClusterPlan | None:
     """
     file = directory / _FILE
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-        nodes = tuple(
-            NodePlan(
-                **{key: node[key] for key in ("id", "port", "controller_port")},
-                directory=Path(node["directory"]),
-                data=Path(node["data"]),
-            )
-            for node in raw["nodes"]
-        )
-        return ClusterPlan(raw["name"], raw["cluster_id"], raw["kafka_version"], raw["ephemeral"], nodes)
+        return _FORMAT.validate_json(file.read_bytes())
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise BrokerError(f"{file} cannot be read: {error!r}. Fix: remove that file") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BrokerError(f"{file} cannot be read: {where}: {first['msg']}. Fix: remove that file") from error
 
 
 def remove(plan: ClusterPlan, directory: Path) -> None:
