@@ -26,11 +26,16 @@ __all__ = [
 ]
 
 
-class RecordEvent(msgspec.Struct, frozen=True):
-    """The fields of all record events; subscribe to its subclasses."""
+class EventBase(msgspec.Struct, frozen=True):
+    """What every event has."""
 
     most: ClassVar[int] = 20
     """How many of this kind a tally keeps; counts are exact."""
+
+
+class RecordEvent(EventBase, frozen=True):
+    """The fields of all record events; subscribe to its subclasses."""
+
     fate: ClassVar[str] = ""
     """The outcome in one word."""
 
@@ -102,10 +107,8 @@ class RecordDropped(RecordEvent, frozen=True, tag=True):
     error: str
 
 
-class CopyFailed(msgspec.Struct, frozen=True, tag=True):
+class CopyFailed(EventBase, frozen=True, tag=True):
     """A copy or message could not be written. It is resent until it is written; the record waits."""
-
-    most: ClassVar[int] = 20
 
     handler: str
     topic: str
@@ -119,10 +122,8 @@ class CopyFailed(msgspec.Struct, frozen=True, tag=True):
         return f"could not write to {self.topic}: {self.error}"
 
 
-class InterceptorFailed(msgspec.Struct, frozen=True, tag=True):
+class InterceptorFailed(EventBase, frozen=True, tag=True):
     """An error interceptor failed, so the copy was written without its changes."""
-
-    most: ClassVar[int] = 20
 
     handler: str
     interceptor: str
@@ -137,10 +138,8 @@ class InterceptorFailed(msgspec.Struct, frozen=True, tag=True):
         return f"error interceptor {self.interceptor!r} failed at {place}: {self.error}"
 
 
-class BreakerOpened(msgspec.Struct, frozen=True, tag=True):
+class BreakerOpened(EventBase, frozen=True, tag=True):
     """Consecutive failures opened the breaker of a handler."""
-
-    most: ClassVar[int] = 20
 
     handler: str
     failures: int
@@ -155,10 +154,8 @@ class BreakerOpened(msgspec.Struct, frozen=True, tag=True):
         return f"breaker of {self.handler} open for {self.pause.total_seconds():g} s: {self.error}"
 
 
-class BreakerClosed(msgspec.Struct, frozen=True, tag=True):
+class BreakerClosed(EventBase, frozen=True, tag=True):
     """A probe succeeded, and the breaker of a handler closed."""
-
-    most: ClassVar[int] = 20
 
     handler: str
     open_for: timedelta
@@ -169,10 +166,8 @@ class BreakerClosed(msgspec.Struct, frozen=True, tag=True):
         return f"breaker of {self.handler} closed after {self.open_for.total_seconds():g} s"
 
 
-class StateChanged(msgspec.Struct, frozen=True, tag=True):
+class StateChanged(EventBase, frozen=True, tag=True):
     """The engine changed its state."""
-
-    most: ClassVar[int] = 20
 
     state: str
     """``initialising``, ``starting``, ``consuming``, ``paused``, ``stopping`` or ``stopped``; on the direct engine also
@@ -185,10 +180,8 @@ class StateChanged(msgspec.Struct, frozen=True, tag=True):
         return f"{self.state} ({self.detail})" if self.detail else self.state
 
 
-class PartitionsAssigned(msgspec.Struct, frozen=True, tag=True):
+class PartitionsAssigned(EventBase, frozen=True, tag=True):
     """The consumer group assigned partitions to this process. Only the direct engine joins the group."""
-
-    most: ClassVar[int] = 20
 
     topic: str
     partitions: tuple[int, ...]
@@ -198,10 +191,8 @@ class PartitionsAssigned(msgspec.Struct, frozen=True, tag=True):
         return f"{self.topic}: assigned partitions {_listed(self.partitions)}"
 
 
-class PartitionsRevoked(msgspec.Struct, frozen=True, tag=True):
+class PartitionsRevoked(EventBase, frozen=True, tag=True):
     """The consumer group revoked partitions of this process, after it committed their finished records."""
-
-    most: ClassVar[int] = 20
 
     topic: str
     partitions: tuple[int, ...]
@@ -213,10 +204,8 @@ class PartitionsRevoked(msgspec.Struct, frozen=True, tag=True):
         return f"{self.topic}: {'lost' if self.is_lost else 'revoked'} partitions {_listed(self.partitions)}"
 
 
-class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True):
+class OffsetsCommitted(EventBase, frozen=True, tag=True):
     """Offsets of the group were committed."""
-
-    most: ClassVar[int] = 20
 
     topic: str
     offsets: tuple[tuple[int, int], ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -11,6 +11,7 @@ from laneway.observe._events import (
     BreakerClosed,
     BreakerOpened,
     CopyFailed,
+    EventBase,
     InterceptorFailed,
     OffsetsCommitted,
     PartitionsAssigned,
@@ -146,10 +147,8 @@ class Tally(msgspec.Struct):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("latency", "events")}
 
 
-class BatchHandled(msgspec.Struct, frozen=True, tag=True):
+class BatchHandled(EventBase, frozen=True, tag=True):
     """A batch of one topic was handled: all its records are finished. Emitted in the process that started the app."""
-
-    most: ClassVar[int] = 20
 
     topic: str
     batch: int
