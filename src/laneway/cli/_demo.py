@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from laneway.cli._progress import progress_bar
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from laneway.cli._view import RunView
     from laneway.devkit.demo import Figures
@@ -62,27 +64,8 @@ class _Show:
     def say(self, text: str) -> None:
         print(text, file=self._output, flush=True)
 
-    @contextmanager
-    def bar(self, text: str) -> Iterator[Callable[[str, int, int], None]]:
-        if not self._output.isatty():
-            yield self._line
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, TimeElapsedColumn(), console=Console(file=self._output), transient=True) as bars:
-            task = bars.add_task(f"starting {text}", total=None)
-
-            def show(stage: str, done: int, total: int) -> None:
-                bars.update(task, description=f"{stage} {text}", completed=done, total=total)
-
-            yield show
-
-    def _line(self, stage: str, done: int, total: int) -> None:
-        # Only the jars take long enough to need progress in a log.
-        if stage in ("resolving", "downloading") and (done == total or done % 10 == 0):
-            self.say(f"{stage}: {done} of {total}")
+    def bar(self, text: str) -> AbstractContextManager[Callable[[str, int, int], None]]:
+        return progress_bar(text, self._output)
 
     def watch(self, *, lag: Callable[[], int | None], count: Callable[[], int], total: int, ideal: float) -> RunView:
         from laneway.cli._view import RunView

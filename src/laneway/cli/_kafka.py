@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from laneway.cli._options import JsonOption
+from laneway.cli._progress import progress_bar
 from laneway.devkit import broker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["app"]
+__all__ = ["KAFKA", "app"]
+
+KAFKA = f"Kafka {broker.KAFKA_VERSION}"
 
 app = typer.Typer(
     name="kafka",
-    help=f"Run a real Kafka {broker.KAFKA_VERSION} on this machine for development, without docker.",
+    help=f"Run a real {KAFKA} on this machine for development, without docker.",
     no_args_is_help=True,
 )
 
@@ -50,7 +50,7 @@ def start(
     """
     before = broker.status(name)
     began = time.monotonic()
-    with fetch_progress() as progress:
+    with progress_bar(KAFKA) as progress:
         running = broker.start(nodes=nodes, port=port or None, name=name, ephemeral=ephemeral, progress=progress)
     if before is not None and before.running:
         typer.echo(f"Cluster {name!r} is already running.")
@@ -119,7 +119,7 @@ def fetch(
     force: Annotated[bool, typer.Option("--force", help="Fetch again even when the jars are there.")] = False,
 ) -> None:
     """Fetch the Kafka jars and check them, without starting anything."""
-    with fetch_progress() as progress:
+    with progress_bar(KAFKA) as progress:
         directory = broker.fetch(force=force, progress=progress)
     typer.echo(f"Kafka {broker.KAFKA_VERSION} is in {directory}")
 
@@ -142,27 +142,3 @@ def _read_on(file: Path, position: int) -> tuple[int, list[str]]:
             return stream.tell() - len(text) + whole, text[:whole].decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return 0, []
-
-
-@contextmanager
-def fetch_progress() -> Iterator[broker.Progress]:
-    if not sys.stdout.isatty():
-        yield _plain_progress
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as bars:
-        tasks = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(f"{stage} Kafka {broker.KAFKA_VERSION}", total=total)
-            bars.update(tasks[stage], completed=done)
-
-        yield show
-
-
-def _plain_progress(stage: str, done: int, total: int) -> None:
-    if done in (1, total) or done % 10 == 0:
-        typer.echo(f"{stage} Kafka {broker.KAFKA_VERSION}: {done} of {total}")

@@ -22,12 +22,13 @@ def setup() -> None:
     Everything goes to LANEWAY_HOME (by default a folder in your cache directory); existing files are kept.
     """
     from laneway._engines.spark import archive_path, build_archive
-    from laneway.cli._kafka import fetch_progress
+    from laneway.cli._kafka import KAFKA
+    from laneway.cli._progress import progress_bar
     from laneway.devkit import broker
 
     java = broker.find_java()
     typer.echo(f"Java {java.major}: {java.executable}")
-    with fetch_progress() as progress:
+    with progress_bar(KAFKA) as progress:
         typer.echo(f"Kafka jars: {broker.fetch(progress=progress)}")
     _archive("Kafka", broker.find_archive(), broker.build_archive, "10 s")
     _archive("Spark", archive_path() if archive_path().exists() else None, build_archive, "30 s")
