@@ -100,7 +100,7 @@ class RecordParked(RecordEvent, frozen=True, tag=True):
 
 
 class RecordDropped(RecordEvent, frozen=True, tag=True):
-    """The record failed finally, and an error interceptor dropped its copy."""
+    """The last attempt failed, and an error interceptor dropped the copy for the error topic."""
 
     fate: ClassVar[str] = "dropped"
 

@@ -41,7 +41,7 @@ class Tally(msgspec.Struct):
     parked: int = 0
     """Records parked on the error topic."""
     dropped: int = 0
-    """Records that failed finally and whose copy an error interceptor dropped."""
+    """Records whose last attempt failed and whose copy an error interceptor dropped."""
     rescued: int = 0
     """Records whose copy could not be written and that the last step saved."""
     deferred: int = 0

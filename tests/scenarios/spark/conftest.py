@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def scene(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+def scene_kind() -> type[Scene]:
+    """Which scene the tests of this folder get."""
+    return Scene
+
+
+@pytest.fixture
+def scene(scene_kind: type[Scene], cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
     """A new topic of three partitions, a new group, and nothing left running."""
-    made = Scene(cluster.bootstrap, tmp_path, request.node.nodeid)
+    made = scene_kind(cluster.bootstrap, tmp_path, request.node.nodeid)
     made.create(made.topic)
     yield made
     made.close()
