@@ -61,7 +61,7 @@ def main() -> None:
     admin = Admin(options)
     for topic in filter(None, (given.topic, OUTPUTS.get(given.topic))):
         if admin.create(topic, PARTITIONS):
-            print(f"made topic {topic} with {PARTITIONS} partitions")
+            print(f"created topic {topic} with {PARTITIONS} partitions")
     made = produce_many({**options, "acks": "all"}, given.topic, map(KINDS[given.topic], range(given.count)))
     print(f"produced {made} records to {given.topic}")
 

@@ -57,7 +57,7 @@ class Tally(msgspec.Struct):
     gaps: int = 0
     """Offsets without a record: compacted, aborted or control records."""
     lost: int = 0
-    """Records gone before they could be read (only with ``on_data_loss: continue``)."""
+    """Records deleted before they could be read (only with ``on_data_loss: continue``)."""
     invalid_headers: int = 0
     """Records of retry topics with control headers that laneway cannot have written."""
     early_due: int = 0

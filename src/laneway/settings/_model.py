@@ -276,8 +276,9 @@ class Settings(BaseModel):
     )
     on_data_loss: Annotated[Literal["fail", "continue"], Word] = Field(
         default="fail",
-        description="What happens when unread records are gone from a topic, or it was deleted and recreated. fail ends"
-        " the run and commits nothing more of it; continue counts what is gone, and reads a new topic from its start.",
+        description="What happens when unread records were deleted, or their topic was deleted and recreated. fail ends"
+        " the run and commits nothing more of the topic; continue counts what is missing, and reads a new topic from"
+        " its start.",
     )
     create_topics: SwitchType = Field(
         default=True,
