@@ -15,6 +15,8 @@ Example:
 
 from __future__ import annotations
 
+from typing import get_args
+
 from laneway.observe import (
     BatchHandled,
     BreakerClosed,
@@ -56,21 +58,5 @@ __all__ = [
     "StateChanged",
 ]
 
-EVENTS: tuple[type[Event], ...] = (
-    RecordHandled,
-    RecordSkipped,
-    RecordRetried,
-    RecordDeferred,
-    RecordParked,
-    RecordDropped,
-    CopyFailed,
-    InterceptorFailed,
-    BatchHandled,
-    BreakerOpened,
-    BreakerClosed,
-    StateChanged,
-    PartitionsAssigned,
-    PartitionsRevoked,
-    OffsetsCommitted,
-)
+EVENTS: tuple[type[Event], ...] = get_args(Event)
 """All events. The list and the fields are stable: they grow, but nothing is removed."""
