@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["RegisteredSchema", "SchemaRegistry"]
 
 _PAUSE, _MOST_PAUSE = 0.1, 5.0  # seconds between requests while the registry does not answer
-_SOON = 0.05  # seconds after which a question that is under way is answered, if all is well
+_SOON = 0.05  # seconds after which a question that is under way is answered, if the registry works
 _AGAIN = 5.0  # seconds for which an id that the registry does not know is not asked for again
 _NOT_FOUND, _CONFLICT, _INVALID = 404, 409, 422
 
