@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from laneway._core.finished_map import FinishedMap
     from laneway._kafka import OffsetAndMetadata, Place
-    from laneway._runtime.handler_worker import HandlerWorker
+    from laneway._runtime.fed_handler import FedHandler
 
 __all__ = ["Partition", "PartitionView", "Partitions", "Pause", "marker_at"]
 
@@ -82,7 +82,7 @@ class Partition:
     def __init__(  # noqa: PLR0913 - what it begins with, each by its keyword
         self,
         place: Place,
-        workers: Sequence[HandlerWorker],
+        workers: Sequence[FedHandler],
         start: int,
         *,
         known: OffsetAndMetadata | None = None,

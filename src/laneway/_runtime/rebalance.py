@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from laneway._kafka import Admin, OffsetAndMetadata, Place
     from laneway._runtime.commits import CommitStrategy
+    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.flow import Flow
-    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.lease import Lease
     from laneway._runtime.partition import Partitions
     from laneway._runtime.read_plan import ReadPlan
@@ -61,7 +61,7 @@ class Rebalance:
         *,
         source: RecordSource,
         commits: CommitStrategy,
-        workers: Mapping[str, Sequence[HandlerWorker]],
+        workers: Mapping[str, Sequence[FedHandler]],
         partitions: Partitions,
         flow: Flow,
         recovery: Recovery,

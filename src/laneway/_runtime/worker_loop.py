@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from laneway._declare.record import Record
     from laneway._kafka import OffsetAndMetadata, PartitionOwner, Place
+    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.flow import Flow
-    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partition, PartitionView
     from laneway._runtime.read_plan import ReadPlan
@@ -146,7 +146,7 @@ class WorkerLoop:
         rebalance: Rebalance,
         flow: Flow,
         recovery: Recovery,
-        workers: Mapping[str, Sequence[HandlerWorker]],
+        workers: Mapping[str, Sequence[FedHandler]],
         retry_source: RetrySource,
         monitor: BrokerMonitor,
     ) -> None:

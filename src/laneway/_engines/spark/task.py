@@ -11,7 +11,7 @@ from laneway._core.call import Call
 from laneway._engines.spark.plan import TaskReport
 from laneway._engines.spark.span import Span, SpanProcessor
 from laneway._engines.spark.worker import worker_of
-from laneway._runtime.recovery import recover_copies
+from laneway._runtime.former_copies import recover_copies
 from laneway._runtime.runners import EventLoopRunner, TableRunner, ThreadRunner
 
 if TYPE_CHECKING:
