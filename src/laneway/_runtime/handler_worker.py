@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
-from laneway._core.breaker import BreakerState
 from laneway._core.call import Call
 from laneway._core.commands import Close, Command, Drain, Open, Release, SetLanes
 from laneway._core.processor import Processor
-from laneway._core.step_function import on_all_steps
+from laneway._runtime.handler_state import HandlerState
 from laneway._runtime.intake import Intake
 from laneway._runtime.runners import EventLoopRunner, ProcessRunner, TableRunner, ThreadRunner
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Future
 
+    from laneway._core.breaker import BreakerState
     from laneway._core.step import Step
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
@@ -46,9 +46,10 @@ class HandlerWorker:
         sender: where messages and copies go; workers share it, and each is answered by way of its own outbox.
         loop: gives the loop that async handlers run on.
         notice: called with a text when something must wait.
-        listener: called with each event.
+        listener: called with each event; without one they are only kept in the tally.
         hooks: setups and cleanups, for processes that the handler has of its own.
         lease: whether the partitions are surely ours; without one they are.
+        state: what an earlier worker of the handler has left in this process.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -60,16 +61,16 @@ class HandlerWorker:
         sender: Sender,
         loop: Callable[[], asyncio.AbstractEventLoop],
         notice: Callable[[str], None],
-        listener: Callable[[Event], None],
+        listener: Callable[[Event], None] | None = None,
         hooks: Hooks = ((), ()),
         lease: Lease | None = None,
+        state: HandlerState | None = None,
     ) -> None:
         self.spec = spec
-        self._called = on_all_steps(spec, app)
-        self.breaker = BreakerState()
+        self._state = state or HandlerState(spec, app)
         self.intake = Intake()
         self.processor = Processor(
-            [spec.at_step(app, step) for step in range(spec.retry.hops + 1)],
+            self._state.specs,
             app,
             lanes=lanes,
             sender=sender,
@@ -77,20 +78,26 @@ class HandlerWorker:
             per_partition=max(1, spec.lanes) if spec.strict else None,
             notice=notice,
             listener=listener,
-            breaker=self.breaker,
+            breaker=self._state.breaker,
             lease=lease,
         )
+        self.processor.pace = self._state.pace
         self._app = app
         self._hooks = hooks
         self._loop = loop
         self._lock = threading.Lock()
         self._runner: Any = None
         self._thread: threading.Thread | None = None
-        self._future: Future[None] | None = None
+        self._future: futures.Future[None] | None = None
         self._error: BaseException | None = None
         self._reported = Tally()
         self._asked = time.time()
         self._looked, self._worked = time.monotonic(), 0.0
+
+    @property
+    def breaker(self) -> BreakerState:
+        """Whether the handler is called at all."""
+        return self._state.breaker
 
     @property
     def topics(self) -> list[str]:
@@ -181,8 +188,9 @@ class HandlerWorker:
 
     def start(self) -> None:
         """Begin to work."""
-        call, clock = Call(self._called, SystemClock()), SystemClock()
-        if self._called.is_async:
+        called = self._state.called
+        call, clock = Call(called, SystemClock()), SystemClock()
+        if called.is_async:
             self._runner = EventLoopRunner(self.processor, call, clock)
             self.intake.arrived = self._runner.wake
             self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._loop())
@@ -201,15 +209,22 @@ class HandlerWorker:
     def _runner_of(self, call: Call, clock: SystemClock) -> ThreadRunner | ProcessRunner:
         if not self.spec.processes:
             return ThreadRunner(self.processor, call, clock, self._lock)
-        setups, cleanups = self._hooks
+        state, (setups, cleanups) = self._state, self._hooks
+        if state.processes is not None:
+            runner, state.processes = state.processes, None
+            runner.take_on(self.processor)
+            self._lock = runner.lock
+            return runner
         return ProcessRunner(
             self.processor,
-            self._called,
+            state.called,
             clock,
             self._lock,
             processes=self.spec.processes,
             setups=setups,
             cleanups=cleanups,
+            is_kept=state.keeps_processes,
+            dumps=state.dumps,
         )
 
     def post(self, command: Command) -> None:
@@ -276,10 +291,39 @@ class HandlerWorker:
         """So many records were deleted before they could be read."""
         self.processor.tally.lost += count
 
-    def finish(self) -> None:
-        """Finish what was begun, and end."""
-        self.post(Drain())
+    def complete(self) -> None:
+        """Nothing more comes: work off what was put in, and end."""
+        self.intake.complete()
+
+    def finish(self, *, is_last: bool = True) -> None:
+        """Finish what was begun, and end.
+
+        Args:
+            is_last: whether no other worker goes on soon, see `Drain`.
+        """
+        self.post(Drain(is_last))
         self.intake.end()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for its end, for so many seconds at most; whether that has come."""
+        if self._future is not None:
+            futures.wait([self._future], timeout)
+        elif self._thread is not None:
+            self._thread.join(timeout)
+        return self.is_over
+
+    def close(self) -> Tally:
+        """Check that nothing is left but what was dropped, and keep what the next worker of the handler needs.
+
+        Raises:
+            Exception: what ended the run.
+        """
+        if self.error is not None:
+            raise self.error
+        self._state.pace = self.processor.pace
+        tally = self.processor.close()
+        tally.already_copied = self._already_copied
+        return tally
 
     def abandon(self) -> None:
         """End now. A thread that runs a call cannot be stopped: it ends with the process, or after its call."""
@@ -295,12 +339,16 @@ class HandlerWorker:
         now = Tally()
         now.add(tally)
         now.latency = dict(tally.latency)
-        now.already_copied += sum(step.copied.already_copied for step in self.processor.steps)
+        now.already_copied += self._already_copied
         news = now.since(self._reported)
         news.first = first or (self._asked if news.finished else 0.0)
         news.lanes_busy = self._lanes_busy()
         self._reported, self._asked = now, time.time()
         return news
+
+    @property
+    def _already_copied(self) -> int:
+        return sum(step.copied.already_copied for step in self.processor.steps)
 
     def _lanes_busy(self) -> float:
         """How many lanes were busy on average since this was last asked: with calls that ended, and that still run."""
@@ -317,5 +365,7 @@ class HandlerWorker:
         try:
             runner.run(self.intake)
             self.intake.settle()
+            if isinstance(runner, ProcessRunner) and self._state.keeps_processes:
+                self._state.processes = runner
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self._error = error

@@ -28,6 +28,8 @@ class Intake:
 
     def __init__(self) -> None:
         self.is_exhausted = False
+        """Whether nothing is to be taken out any more."""
+        self._is_complete = self._is_ended = False
         self.arrived: Callable[[], None] = lambda: None
         """Called when records arrive at an empty intake."""
         self.sift: Callable[[Sequence[Record[Any]]], Sequence[Record[Any]]] = lambda records: records
@@ -79,6 +81,8 @@ class Intake:
             self.size -= sum([record.size for record in found])
             if self._lists:
                 self._news.set()
+            elif self._is_complete:
+                self.is_exhausted = True
         return found
 
     def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
@@ -108,13 +112,22 @@ class Intake:
 
     def _put_back(self, records: list[Record[Any]]) -> None:
         with self._lock:
+            self.is_exhausted = self._is_ended
             self._lists.appendleft(records)
             self.records += len(records)
             self.size += sum([record.size for record in records])
             self._news.set()
 
+    def complete(self) -> None:
+        """Nothing more will come; what was put in is to be taken out."""
+        with self._lock:
+            self._is_complete = True
+            self.is_exhausted |= not self._lists
+        self._news.set()
+        self.arrived()
+
     def end(self) -> None:
-        """Nothing more will come."""
-        self.is_exhausted = True
+        """Nothing more will come, and what was put in stays here."""
+        self.is_exhausted = self._is_ended = True
         self._news.set()
         self.arrived()
