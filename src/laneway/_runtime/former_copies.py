@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway._core.copy_index import CopyIndex
@@ -11,8 +12,9 @@ from laneway._kafka import OffsetRange
 from laneway._runtime.feeds import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from laneway._core.finished_map import FinishedMap
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway._kafka import Admin, AssignedConsumer, Place
@@ -38,87 +40,88 @@ class Clients(Protocol):
         ...
 
 
-class Portion(Protocol):
-    """Some partitions of a topic that are about to be read."""
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some partitions of a source and of its retry topics that are about to be read."""
 
-    @property
-    def step(self) -> int:
-        """Of the ladder; 0 reads the source."""
-        ...
-
-    @property
-    def ranges(self) -> Sequence[OffsetRange]:
-        """What is about to be read."""
-        ...
-
-    @property
-    def since(self) -> Sequence[tuple[str, int, int, int]]:
-        """Topic, partition, offset up to which everything is finished, and the time from when on copies count.
-
-        Of the source and its retry topics; the time is in milliseconds since the epoch.
-        """
-        ...
-
-    @property
-    def pending(self) -> Sequence[OffsetRange]:
-        """What waits on higher steps."""
-        ...
+    partitions: Collection[int]
+    since: Mapping[Place, tuple[int, int]]
+    """Up to which offset everything is finished, and the time from when on copies count, in milliseconds."""
+    ends: Mapping[Place, int] | None = None
+    """The ends of the logs of retry topics; None when they are to be asked for."""
+    finished: Mapping[Place, FinishedMap] = field(default_factory=dict)
+    """What is finished past those offsets."""
 
 
 def recover_copies(
-    clients: Clients, route: HandlerSpec, share: Portion, *, is_repeated: bool
-) -> tuple[DeferredKeys, CopyIndex]:
-    """Read what waits on higher steps, and what a killed run has parked.
+    clients: Clients, specs: Sequence[HandlerSpec], portion: Portion, *, is_repeated: bool
+) -> tuple[DeferredKeys, list[CopyIndex]]:
+    """Read what waits on retry topics, and what a killed run has parked; each topic once, for all steps of a handler.
 
     Only copies that are no older than the position count. After a reset the position is new, and earlier copies of the
     same records are no reason to leave them out.
 
     Args:
         clients: to read with.
-        route: the handler, at the share's step.
-        share: what is about to be read.
+        specs: the handler on its source and on each of its steps.
+        portion: what is about to be read.
         is_repeated: a task was tried before, or a run before this one may have worked on the same records.
+
+    Returns:
+        The keys that wait, and for each step the copies of its records.
     """
-    backlog, copied, source = DeferredKeys(), CopyIndex.of(route), route.source or route.topic.name
-    times = {part: time for name, part, _, time in share.since if name == route.topic.name}
-    if route.parks_behind or is_repeated:
-        pending = _pending(clients, route, share) if is_repeated else share.pending
-        for step in range(share.step + 1, route.retry.hops + 1):
-            topic = route.retry_topic_of(clients.app, step)
-            for records in _read(clients, [part for part in pending if part.topic == topic]):
+    deferred, copied, spec = DeferredKeys(), [CopyIndex.of(each) for each in specs], specs[0]
+    source = spec.source or spec.topic.name
+    if spec.parks_behind or is_repeated:
+        waiting = _waiting(clients, [each.topic.name for each in specs[1:]], portion)
+        for step, higher in enumerate(specs[1:], 1):
+            for records in _read(clients, [part for part in waiting if part.topic == higher.topic.name]):
                 if is_repeated:
-                    # The timestamp of a copy on a retry topic is the time at which it was made.
-                    copied.add([copy for copy in records if copy.timestamp >= times.get(copy.partition, 0)])
-                if route.parks_behind:
-                    backlog.load(records, step, route.lane_key, source if is_repeated else None)
+                    for lower, index in zip(specs[:step], copied[:step], strict=True):
+                        index.add([copy for copy in records if copy.timestamp >= _time(portion, lower, copy.partition)])
+                if spec.parks_behind:
+                    left = [copy for copy in records if not _is_finished(portion, copy)]
+                    deferred.load(left, step, spec.lane_key, source if is_repeated else None)
     if is_repeated:
-        for records in _newly_parked(clients, route, share):
-            copied.add(records)
-    return backlog, copied
+        for records in _newly_parked(clients, spec, portion):
+            for index in copied:
+                index.add(records)
+    return deferred, copied
 
 
-def _pending(clients: Clients, route: HandlerSpec, share: Portion) -> list[OffsetRange]:
-    """What waits on higher steps now: a task that was killed has added to what there was when the share was planned."""
-    higher = set(route.retry_topics_of(clients.app)[share.step :])
-    here = {part.partition for part in share.ranges}
-    begin = {(name, part): at for name, part, at, _ in share.since if name in higher and part in here}
+def _time(portion: Portion, spec: HandlerSpec, partition: int) -> int:
+    # The timestamp of a copy on a retry topic is the time at which it was made.
+    return portion.since.get((spec.topic.name, partition), (0, 0))[1]
 
-    def look() -> dict[Place, int]:
+
+def _is_finished(portion: Portion, record: Record[Any]) -> bool:
+    finished = portion.finished.get((record.topic, record.partition))
+    return finished is not None and finished.has(record.offset)
+
+
+def _waiting(clients: Clients, topics: Collection[str], portion: Portion) -> list[OffsetRange]:
+    """What waits on these retry topics."""
+    begin = {place: at for place, (at, _) in portion.since.items() if place[0] in topics}
+    begin = {place: at for place, at in begin.items() if place[1] in portion.partitions}
+
+    def look() -> Mapping[Place, int]:
         # Asked for its partitions first, the client learns who leads them now: it does not when an offset is refused.
-        numbers = {topic: clients.admin.partitions(topic) for topic in higher}
+        numbers = {topic: clients.admin.partitions(topic) for topic in topics}
         return clients.admin.ends_of([place for place in begin if place[1] in numbers[place[0]]])
 
-    ends = patiently(look)
+    ends = portion.ends
+    if ends is None:
+        ends = patiently(look) if begin else {}
     return [OffsetRange(*place, at, ends[place]) for place, at in begin.items() if ends.get(place, 0) > at]
 
 
-def _newly_parked(clients: Clients, route: HandlerSpec, share: Portion) -> Iterator[list[Record[Any]]]:
+def _newly_parked(clients: Clients, spec: HandlerSpec, portion: Portion) -> Iterator[list[Record[Any]]]:
     """Copies on the error topic that come from records which are not finished yet: the newest ones.
 
     Batches run one after the other, so in each partition they lie behind those of finished records, and behind those
     that were made before the position that is read from. Each is read from its end backwards until one of them is seen.
     """
-    topic, since = route.error_topic_of(clients.app), {(name, part): rest for name, part, *rest in share.since}
+    topic, since = spec.error_topic_of(clients.app), portion.since
 
     def look() -> tuple[dict[int, int], dict[int, int]]:
         partitions = clients.admin.partitions(topic)
@@ -126,7 +129,7 @@ def _newly_parked(clients: Clients, route: HandlerSpec, share: Portion) -> Itera
 
     begins, ends = patiently(look)
     # A run over the error topic itself has finished what lies before its offsets, and their copies with them.
-    starts = {part: max(at, since.get((topic, part), [0])[0]) for part, at in begins.items()}
+    starts = {part: max(at, since.get((topic, part), (0, 0))[0]) for part, at in begins.items()}
     size, total = _CHUNK, 0
     open_ = {partition: ends[partition] for partition in ends if ends[partition] > starts[partition]}
     while open_ and total < _MOST:
@@ -143,7 +146,7 @@ def _newly_parked(clients: Clients, route: HandlerSpec, share: Portion) -> Itera
                     continue
                 if place[2] < known[0] or made < known[1]:
                     old.add(record.partition)
-                elif record.header("laneway-handler") == route.name.encode():
+                elif record.header("laneway-handler") == spec.name.encode():
                     fresh.append(record)
             yield fresh
         open_ = {part.partition: part.start for part in ranges

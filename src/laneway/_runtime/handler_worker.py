@@ -305,12 +305,12 @@ class HandlerWorker:
         self.intake.end()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for its end, for so many seconds at most; whether that has come."""
+        """Wait for its end, for so many seconds at most; whether it runs no more."""
         if self._future is not None:
             futures.wait([self._future], timeout)
         elif self._thread is not None:
             self._thread.join(timeout)
-        return self.is_over
+        return self.is_over or (self._future is None and self._thread is None)
 
     def close(self) -> Tally:
         """Check that nothing is left but what was dropped, and keep what the next worker of the handler needs.

@@ -157,6 +157,12 @@ class Partition:
             end = max(end, reached)
         return (unfinished[0] if unfinished else end), end, unfinished
 
+    def progress_of(self, worker: FedHandler) -> tuple[int, list[int]]:
+        """Up to where one of its handlers was given records, and the unfinished offsets before. Any thread may ask."""
+        reached, delivered = self.reached, self.delivered
+        end, unfinished = worker.progress(self.place, self.start)
+        return (max(end, reached) if end >= delivered else end), unfinished
+
     def view(self) -> PartitionView:
         """How it stands. Any thread may ask."""
         # What was delivered comes last: a record that comes meanwhile lies before it, and so counts as under way.

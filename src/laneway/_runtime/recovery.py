@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laneway._core.commands import Load
-from laneway._kafka import AssignedConsumer, OffsetRange
-from laneway._runtime.feeds import patiently
-from laneway._runtime.former_copies import recover_copies
+from laneway._kafka import AssignedConsumer
+from laneway._runtime.former_copies import Portion, recover_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from laneway._core.copy_index import CopyIndex
     from laneway._core.deferred_keys import DeferredKeys
-    from laneway._core.step import Step
-    from laneway._declare.handler import HandlerSpec
     from laneway._kafka import Admin, Place
     from laneway._runtime.handler_worker import HandlerWorker
 
-    _Finding = tuple[HandlerWorker, Step, DeferredKeys, CopyIndex]
+    _Finding = tuple[HandlerWorker, DeferredKeys, list[CopyIndex]]
 
 __all__ = ["Recovery"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Portion:
-    step: int
-    ranges: tuple[OffsetRange, ...]
-    since: tuple[tuple[str, int, int, int], ...]
-    pending: tuple[OffsetRange, ...] = ()
 
 
 class _Clients:
@@ -129,37 +117,17 @@ class Recovery:
         starts: Mapping[Place, tuple[int, int]],
         unclean: list[int],
     ) -> list[_Finding]:
-        since = tuple((*place, *start) for place, start in starts.items())
         found: list[_Finding] = []
-        for worker, step in self._steps_of(source):
-            topic = step.spec.topic.name
+        for worker in self._of(source):
             for is_repeated in (True, False):
                 chosen = [part for part in partitions if (part in unclean) == is_repeated]
-                if not chosen or not (is_repeated or step.spec.parks_behind):
-                    continue
-                ranges = tuple(
-                    OffsetRange(topic, part, starts[topic, part][0], starts[topic, part][0]) for part in chosen
-                )
-                pending = () if is_repeated else self._pending(step.spec, chosen, starts)
-                portion = _Portion(step.spec.step, ranges, since, pending)
-                found.append((worker, step, *recover_copies(clients, step.spec, portion, is_repeated=is_repeated)))
+                if chosen and (is_repeated or worker.spec.parks_behind):
+                    portion, specs = Portion(chosen, starts), [step.spec for step in worker.processor.steps]
+                    found.append((worker, *recover_copies(clients, specs, portion, is_repeated=is_repeated)))
         return found
-
-    def _steps_of(self, source: str) -> list[tuple[HandlerWorker, Step]]:
-        return [(worker, step) for worker in self._of(source) for step in worker.processor.steps]
 
     def _of(self, source: str) -> list[HandlerWorker]:
         return [worker for worker in self._workers if worker.spec.topic.name == source]
-
-    def _pending(
-        self, spec: HandlerSpec, partitions: list[int], starts: Mapping[Place, tuple[int, int]]
-    ) -> tuple[OffsetRange, ...]:
-        topics = spec.retry_topics_of(self._app)[spec.step :]
-        places = [(topic, partition) for topic in topics for partition in partitions]
-        ends = patiently(lambda: self._admin.ends_of(places)) if places else {}
-        return tuple(
-            OffsetRange(*place, starts[place][0], end) for place, end in ends.items() if end > starts[place][0]
-        )
 
 
 class _Run:
@@ -183,10 +151,10 @@ class _Run:
         if self._error is not None:
             raise self._error
         gone = self._partitions - {partition for _, partition in self.places}
-        for worker, step, deferred, copied in self._found:
-            step.copied.merge(copied)
-            # The lowest step has seen everything above it.
-            if not step.spec.step and deferred:
+        for worker, deferred, copied in self._found:
+            for step, found in zip(worker.processor.steps, copied, strict=True):
+                step.copied.merge(found)
+            if deferred:
                 worker.post(Load(deferred, frozenset(gone)))
 
     def _work(self) -> None:
