@@ -167,7 +167,6 @@ class WorkerLoop:
 
     def status(self) -> WorkerStatus:
         """How it stands. Any thread may ask."""
-        passed = self._source.passed + self._retry_source.passed
         return WorkerStatus(
             {partition.place: partition.view() for partition in tuple(self.partitions.values())},
             self._rebalance.has_joined.is_set(),
@@ -175,8 +174,14 @@ class WorkerLoop:
             self._flow.is_holding,
             self._committer.is_done,
             self._polled,
-            max(0, self.partitions.spanned - self._read - passed),
+            self.gaps,
         )
+
+    @property
+    def gaps(self) -> int:
+        """Offsets that were passed and held no record. Any thread may ask."""
+        passed = self._source.passed + self._retry_source.passed
+        return max(0, self.partitions.spanned - self._read - passed)
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything of ours before these ends is finished. Any thread may ask."""

@@ -174,7 +174,7 @@ class TaskRun:
         """Check that nothing is left, and give the counts of each handler."""
         tallies = [handler.close() for handler in self.handlers]
         tallies[0].lost += self._source.lost
-        tallies[0].gaps += max(0, self._loop.status().gaps - sum(tally.lost for tally in tallies))
+        tallies[0].gaps += max(0, self._loop.gaps - sum(tally.lost for tally in tallies))
         return tallies
 
     def _is_read(self) -> bool:
