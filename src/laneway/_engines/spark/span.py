@@ -70,7 +70,10 @@ class SpanSource:
         self._partitions = {partition.place[1]: partition for partition, _ in stops}
         self._ranges = [OffsetRange(*part.place, part.start, stop) for part, stop in stops if stop > part.start]
         self._has_inherited = any(partition.inherited is not None for partition, _ in stops)
-        reader.open(self._ranges)
+
+    def open(self) -> None:
+        """Begin to read. Until then the reader may be used for something else, such as looking for copies."""
+        self._reader.open(self._ranges)
 
     @property
     def is_exhausted(self) -> bool:

@@ -144,6 +144,7 @@ class TaskRun:
     def work(self) -> None:
         """Read, and run the handlers, until everything is finished or the span is over and what was begun is."""
         try:
+            self._source.open()
             for handler in self.handlers:
                 handler.start()
             try:
