@@ -35,6 +35,8 @@ __all__ = ["HandlerWorker"]
 
 T = TypeVar("T")
 
+_FAST = 100e-6  # seconds a call
+
 
 class HandlerWorker:
     """Runs a handler, on all of its retry steps, until its intake ends.
@@ -123,6 +125,11 @@ class HandlerWorker:
         processor, intake, buffer = self.processor, self.intake, self.spec.buffer
         size = intake.size + processor.size + processor.outbox.size
         return 2 * self.room >= buffer.records and 2 * size <= int(buffer.size)
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it works records off about as quickly as they are read."""
+        return 0.0 < self.processor.pace < _FAST
 
     @property
     def is_over(self) -> bool:
