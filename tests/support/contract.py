@@ -48,8 +48,6 @@ class World(Protocol):
     """Whether processes in which handlers ran outlive a run."""
     waits_for_more: bool
     """Whether a batch that is not full waits for records that are not written yet."""
-    joins_steps: bool
-    """Whether all retry steps of a handler share its lanes, processes and buffer."""
 
     def topic(self, partitions: int = 4, value: Codec[Any] = ...) -> Topic[Any]: ...
     def app(self) -> App: ...
@@ -74,7 +72,6 @@ class _Base:
     keeps_processes = False
     waits_for_more = False
     has_lane_processes = False
-    joins_steps = True
 
     def __init__(self, path: Path, test: str) -> None:
         self.recorder = Recorder(path / "calls.jsonl")
@@ -298,7 +295,6 @@ class SparkWorld(_RealWorld):
 
     keeps_processes = True
     has_lane_processes = True
-    joins_steps = False
 
     def _engine(self, *, once: bool = False) -> Any:
         from laneway import SparkEngine

@@ -9,9 +9,9 @@ from typing import Any
 from laneway import Topic
 from laneway._core.commands import Drain
 from laneway._declare.record import Record
-from laneway._engines.direct.host import AppHost
 from laneway._engines.direct.stalls import Heard, explain
-from laneway._engines.direct.station import Station
+from laneway._runtime.handler_worker import HandlerWorker
+from laneway._runtime.host import AppHost
 
 __all__ = ["ORDERS", "Post", "row", "station_of"]
 
@@ -44,7 +44,7 @@ def row(offset, key=b"k", partition=0):
 def station_of(app, records, post=None, lanes=4):
     """A station at work on records, and what it has reported of them."""
     heard, host = Heard(), AppHost(app)
-    station = Station(
+    station = HandlerWorker(
         app.routes[0],
         app.name,
         lanes=lanes,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from laneway._core.deferred_keys import DeferredKeys
+    from laneway._core.finished_map import FinishedMap
 
-__all__ = ["Close", "Command", "Drain", "Load", "Open", "Release", "SetLanes"]
+__all__ = ["Close", "Command", "Drain", "Inherit", "Load", "Open", "Release", "SetLanes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,15 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Inherit:
+    """These records of a partition were finished before: they are not run again."""
+
+    topic: str
+    partition: int
+    finished: FinishedMap
+
+
+@dataclass(frozen=True, slots=True)
 class SetLanes:
     """Have so many lanes from now on; those that are busy end their turns."""
 
@@ -52,7 +62,13 @@ class SetLanes:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Begin nothing past what was begun. A record that waits for its next try is not waited for."""
+    """Begin nothing more; what was begun is finished, and what is dropped is read again by a later processor."""
+
+    is_last: bool = True
+    """Nobody goes on soon: what lies below the highest record begun is run, so that nothing finished lies past it, and
+    a record that waits for its next try is not waited for. If not, everything that no lane has begun is dropped, but a
+    record that was tried is kept until its end, because only this processor knows how often that was.
+    """
 
 
-Command = Open | Release | Close | Load | SetLanes | Drain
+Command = Open | Release | Close | Load | Inherit | SetLanes | Drain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.commands import Close, Command, Drain, Load, Open, Release, SetLanes
+from laneway._core.commands import Close, Command, Drain, Inherit, Load, Open, Release, SetLanes
 from laneway._core.decide import decide
 from laneway._core.deliveries import Deliveries
 from laneway._core.messages import Reply
@@ -74,13 +74,13 @@ class Processor(Deliveries):
                     deferred.forget(partition)
                 if self.deferred is not None:
                     self.deferred.merge(deferred)
+            case Inherit(topic, partition, finished):
+                self.step_of(topic).inherited[partition] = finished
             case SetLanes(lanes):
                 self.lanes.total = self.tally.lanes = max(1, lanes)
             case Drain():
-                for step in self.steps:
-                    step.drop_past_begun()
-                self._is_draining = True
-                self._drop_postponed()
+                self._drain = command
+                self._drop_unwanted()
 
     def admit(self, records: Sequence[Record[Any]]) -> None:
         """Take over records that were read, those of each partition in offset order."""
@@ -88,30 +88,34 @@ class Processor(Deliveries):
             self.obey()
         if self._only is not None:
             self._admit(self._only, records)
-            return
-        by_topic: dict[str, list[Record[Any]]] = {}
-        for record in records:
-            by_topic.setdefault(record.topic, []).append(record)
-        for topic, found in by_topic.items():
-            self._admit(self._by_topic[topic], found)
+        else:
+            by_topic: dict[str, list[Record[Any]]] = {}
+            for record in records:
+                by_topic.setdefault(record.topic, []).append(record)
+            for topic, found in by_topic.items():
+                self._admit(self._by_topic[topic], found)
+        if self._drain is not None:
+            self._drop_unwanted()
 
     def ours(self, records: Sequence[Record[Any]]) -> Sequence[Record[Any]]:
         """Those that may be begun."""
         self.obey()
-        return [record for record in records if not self.step_of(record.topic).is_gone(record)]
+        found = ((record, self.step_of(record.topic)) for record in records)
+        return [record for record, step in found if not (step.is_gone(record) or step.is_inherited(record))]
 
     def _admit(self, step: Step, records: Sequence[Record[Any]]) -> None:
         if step.is_guarded:
             records = [record for record in records if not step.is_gone(record)]
         if not records:
             return
-        if not len(step.copied) and step.spec.rerun is None:
+        if step.is_plain:
             self._push(step, records)
             return
-        fresh = step.copied.fresh(list(records))
-        if len(fresh) < len(records):
+        open_ = [record for record in records if not step.is_inherited(record)]
+        fresh = step.copied.fresh(open_)
+        if len(fresh) < len(open_):
             kept = set(map(id, fresh))
-            self._leave(step, [record for record in records if id(record) not in kept])
+            self._leave(step, [record for record in open_ if id(record) not in kept])
         self._push(step, fresh)
         # What is left out, here or because a run over an error topic does not take it up, is finished.
         for partition, offset in {record.partition: record.offset for record in records}.items():
@@ -243,7 +247,7 @@ class Processor(Deliveries):
 
     def settle_one(self, turn: Turn, record: Record[Any], report: TurnReport | None, seconds: float) -> None:
         """As `settle`, for a turn of one record; without a report it was handled and has led to nothing."""
-        if report is None and self._is_plain and self.is_sure and not self._is_draining:
+        if report is None and self._is_plain and self.is_sure and self._drain is None:
             step = self._step_of_turn(turn)
             if not step.is_guarded or not step.is_gone(record):
                 tally = self.tally
@@ -263,7 +267,7 @@ class Processor(Deliveries):
     def _settle(self, step: Step, turn: Turn, report: TurnReport, *, is_outage: bool) -> None:
         """Act on what happened to queues."""
         tally, handled, skipped = self.tally, report.handled, report.skipped
-        comes_back = (step.is_guarded or self._is_draining) and not _is_whole(turn, report)
+        comes_back = (step.is_guarded or self._drain is not None) and not _is_whole(turn, report)
         has_gone = comes_back and any(step.is_gone(record) for queue in turn for record in queue.work())
         if step.is_guarded:
             handled = [record for record in handled if not step.is_stale(record)]
@@ -285,8 +289,8 @@ class Processor(Deliveries):
                 self._produce(Reply(records, report.superseded, len(messages)), messages)
         if has_gone:
             step.drop(step.is_gone)  # what comes back of a partition that is gone is not begun again
-        if comes_back and self._is_draining:
-            self._drop_postponed()
+        if comes_back and self._drain is not None and self._drain.is_last:
+            self._drop_unwanted(only_postponed=True)
 
     def _settle_failures(self, step: Step, turn: Turn, report: TurnReport, *, is_outage: bool) -> None:
         decision = decide(turn, report, step.spec, now=self._clock.monotonic(), is_outage=is_outage)
@@ -321,6 +325,8 @@ class Processor(Deliveries):
             self._act_on_acks(now)
         for step in self.steps:
             step.scheduler.wake(now)
+        if self._drain is not None and not self._drain.is_last and self.records:
+            self._drop_unwanted()  # what lanes have given back since
 
     def _take_back(self, now: float) -> None:
         """Take from turns that hang what their lanes have not begun, and settle what is over of them.
@@ -358,10 +364,18 @@ class Processor(Deliveries):
         queue = turn[0]
         return self._by_topic[queue.items[queue.start].topic]
 
-    def _drop_postponed(self) -> None:
-        after = self._clock.monotonic() + _SOON
+    def _drop_unwanted(self, *, only_postponed: bool = False) -> None:
+        """Drop what is not to be run any more; for the counts it was not read."""
+        records, size, after = self.records, self.size, self._clock.monotonic() + _SOON
         for step in self.steps:
+            if self._drain is not None and not self._drain.is_last:
+                step.drop_untried()
+                continue
+            if not only_postponed:
+                step.drop_past_begun()
             step.drop_postponed(after)
+        self.tally.read -= records - self.records
+        self.tally.size -= size - self.size
 
 
 def _is_whole(turn: Turn, report: TurnReport) -> bool:

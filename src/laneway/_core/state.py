@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from laneway._clock import Clock
     from laneway._core.call import Call
-    from laneway._core.commands import Command
+    from laneway._core.commands import Command, Drain
     from laneway._core.messages import CopyMessage
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import TurnReport
@@ -99,7 +99,8 @@ class ProcessorState:
         self._by_topic = {step.spec.topic.name: step for step in self.steps}
         self._next_step = 0
         self._inbox: deque[Command] = deque()
-        self._is_draining = False
+        self._drain: Drain | None = None
+        """Set when nothing more is to be begun."""
         self._unsettled: list[tuple[Turn, TurnReport]] = []
         """What ended while the lease had run out."""
         self._several: dict[int, tuple[float, Turn]] = {}
@@ -240,12 +241,12 @@ class ProcessorState:
             self._finish(records)
 
     def close(self) -> Tally:
-        """Check that nothing is left and give the tally.
+        """Check that nothing is left but what was dropped, and give the tally.
 
         Raises:
             UnreachableStateError: when a record has not reached its end.
         """
-        left = sum(step.ledger.outstanding for step in self.steps)
+        left = sum(step.left for step in self.steps)
         if not self.is_done or left:
             raise UnreachableStateError(
                 f"{left} records of handler {self.spec.name!r} are unfinished at the end of a task. This should never "

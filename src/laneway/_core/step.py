@@ -11,10 +11,11 @@ from laneway._core.scheduler import Scheduler
 from laneway.errors import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from laneway._clock import Clock
     from laneway._core.events import EventEmitter
+    from laneway._core.finished_map import FinishedMap
     from laneway._core.scheduler import KeyQueue, Lanes
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
@@ -42,6 +43,8 @@ class Step:
         self.ledger = Ledger()
         self.copied = CopyIndex.of(spec)
         """Copies that a killed process has left of records that are read again."""
+        self.inherited: dict[int, FinishedMap] = {}
+        """Partition to what was finished of it before, where others read it again."""
         self.closed: set[int] = set()
         """Partitions of which nothing more is begun."""
         self.short_since: float | None = None
@@ -52,6 +55,21 @@ class Step:
         self._released: set[int] = set()
         self._dropped: dict[int, int] = {}
         """Partition to how many of its records were taken out unfinished: they are not finished here."""
+
+    @property
+    def left(self) -> int:
+        """How many records have not reached their end, but for those that were dropped."""
+        return self.ledger.outstanding - sum(self._dropped.values())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every record that is read is run."""
+        return not (len(self.copied) or self.inherited) and self.spec.rerun is None
+
+    def is_inherited(self, record: Record[Any]) -> bool:
+        """Whether a record was finished before."""
+        finished = self.inherited.get(record.partition)
+        return finished is not None and finished.has(record.offset)
 
     @property
     def is_guarded(self) -> bool:
@@ -133,6 +151,15 @@ class Step:
             cuts[partition] = cut
         self.drop(lambda record: record.offset >= cuts[record.partition])
 
+    def drop_untried(self) -> None:
+        """Drop what no lane has begun, but for what was tried."""
+        kept: set[Hashable] = set()
+        lane_key = self.spec.lane_key
+        if self.spec.kind == "unique":
+            # With the newest of a key go those that it stands in for: one that is read again would have the last word.
+            kept = {lane_key(record) for record in self.scheduler.waiting() if _is_tried(record)}
+        self.drop(lambda record: not (_is_tried(record) or (kept and lane_key(record) in kept)))
+
     def drop_postponed(self, after: float) -> None:
         """Drop records that wait for a try which is due later than that."""
         late = {id(record) for record in self.scheduler.postponed(after)}
@@ -178,3 +205,7 @@ class Step:
         self._released.discard(partition)
         self._dropped.pop(partition, None)
         self.ledger.forget(partition)
+
+
+def _is_tried(record: Record[Any]) -> bool:
+    return record.attempt - record.before > 1

@@ -15,7 +15,7 @@ from laneway._kafka.errors import is_auth_error
 from laneway.errors import DataLossError, EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -76,6 +76,7 @@ class AssignedConsumer:
         self._next: dict[int, int] = {}
         self._short: dict[int, float] = {}
         """Partitions whose logs seem to end inside their ranges, and when to check that."""
+        self._paused: set[int] = set()
         self._left = 0
         self._read = 0
         self._ranges: list[OffsetRange] = []
@@ -120,8 +121,20 @@ class AssignedConsumer:
         with suppress(KafkaException):  # no broker answers; the client keeps trying
             self._consumer.list_topics(topic, _LEARN)
 
+    def pause(self, partitions: Collection[int]) -> None:
+        """Read nothing of these partitions for now, and all others. What was fetched of them is fetched again later."""
+        wanted = {partition for partition in partitions if partition in self._ends}
+        new, old = wanted - self._paused, self._paused - wanted
+        self._paused = wanted
+        if new:
+            self._consumer.pause([TopicPartition(self._topic, partition) for partition in new])
+        if old:
+            with suppress(KafkaException):  # one that is at its end is not assigned any more
+                self._consumer.resume([TopicPartition(self._topic, partition) for partition in old])
+
     def close(self) -> None:
         """Stop reading; keep the connection for the next ranges."""
+        self.pause(())  # else it would still hold when the partition is read again
         self._consumer.unassign()
         self.is_exhausted = True
 

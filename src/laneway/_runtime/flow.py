@@ -9,7 +9,7 @@ from laneway._runtime.partition import Pause
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laneway._runtime.handler_worker import HandlerWorker
+    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.partition import Partition, Partitions
 
 __all__ = ["MOST", "Flow"]
@@ -29,7 +29,7 @@ class Flow:
     """
 
     def __init__(
-        self, partitions: Partitions, workers: Mapping[str, Sequence[HandlerWorker]], topics: Sequence[str]
+        self, partitions: Partitions, workers: Mapping[str, Sequence[FedHandler]], topics: Sequence[str]
     ) -> None:
         self._partitions = partitions
         self._workers = workers

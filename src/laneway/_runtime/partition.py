@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from laneway._core.finished_map import FinishedMap
     from laneway._kafka import OffsetAndMetadata, Place
-    from laneway._runtime.handler_worker import HandlerWorker
+    from laneway._runtime.fed_handler import FedHandler
 
 __all__ = ["Partition", "PartitionView", "Partitions", "Pause", "marker_at"]
 
@@ -82,7 +82,7 @@ class Partition:
     def __init__(  # noqa: PLR0913 - what it begins with, each by its keyword
         self,
         place: Place,
-        workers: Sequence[HandlerWorker],
+        workers: Sequence[FedHandler],
         start: int,
         *,
         known: OffsetAndMetadata | None = None,
@@ -156,6 +156,12 @@ class Partition:
             # All that was put in has been taken out: what lies between it and the mark holds no record for us.
             end = max(end, reached)
         return (unfinished[0] if unfinished else end), end, unfinished
+
+    def progress_of(self, worker: FedHandler) -> tuple[int, list[int]]:
+        """Up to where one of its handlers was given records, and the unfinished offsets before. Any thread may ask."""
+        reached, delivered = self.reached, self.delivered
+        end, unfinished = worker.progress(self.place, self.start)
+        return (max(end, reached) if end >= delivered else end), unfinished
 
     def view(self) -> PartitionView:
         """How it stands. Any thread may ask."""

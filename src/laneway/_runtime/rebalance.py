@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from laneway._core.commit_markers import UNDER_WAY
 from laneway._core.finished_map import CLEAN, NEW, decode_finished, is_clean
 from laneway._kafka import BrokerUnavailableError, FencedError
+from laneway._runtime.commits import Committer
 from laneway._runtime.partition import Partition, Pause, marker_at
 from laneway._runtime.recreated import size_at_start
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from laneway._kafka import Admin, OffsetAndMetadata, Place
     from laneway._runtime.commits import CommitStrategy
+    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.flow import Flow
-    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.lease import Lease
     from laneway._runtime.partition import Partitions
     from laneway._runtime.read_plan import ReadPlan
@@ -61,7 +62,7 @@ class Rebalance:
         *,
         source: RecordSource,
         commits: CommitStrategy,
-        workers: Mapping[str, Sequence[HandlerWorker]],
+        workers: Mapping[str, Sequence[FedHandler]],
         partitions: Partitions,
         flow: Flow,
         recovery: Recovery,
@@ -101,6 +102,19 @@ class Rebalance:
         """Whether partitions were taken from us while we were leaving: what was not committed of them is repeated."""
         self.has_joined = threading.Event()
         """Set when partitions were assigned for the first time."""
+
+    def begin(self) -> None:
+        """Join the group."""
+        self._source.subscribe(self._plan.topics, self)
+
+    def committer(self, now: float) -> Committer:
+        """What commits for the loop."""
+        return Committer(self._source, self, self.partitions, now)
+
+    def has_read(self) -> None:
+        """The source was asked for records; what was read is not given to handlers yet."""
+        self.lease.renew()
+        self.settle_in()
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are ours from now on; gives where each is read from."""

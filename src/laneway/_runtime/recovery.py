@@ -1,163 +1,164 @@
-"""What must be known of the copies on retry and error topics before the first record of a partition is run."""
+"""Recovery: what a partition's former owner has left on retry and error topics, looked up before it is read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import threading
+from typing import TYPE_CHECKING, Any
 
-from laneway._core.copy_index import CopyIndex
-from laneway._core.deferred_keys import DeferredKeys
-from laneway._core.headers import parked_at, read_from
-from laneway._kafka import OffsetRange
-from laneway._runtime.feeds import patiently
+from laneway._core.commands import Load
+from laneway._kafka import AssignedConsumer
+from laneway._runtime.former_copies import Portion, recover_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from laneway._declare.handler import HandlerSpec
-    from laneway._declare.record import Record
-    from laneway._kafka import Admin, AssignedConsumer, Place
+    from laneway._core.copy_index import CopyIndex
+    from laneway._core.deferred_keys import DeferredKeys
+    from laneway._kafka import Admin, Place
+    from laneway._runtime.handler_worker import HandlerWorker
 
-__all__ = ["Clients", "Portion", "recover_copies"]
+    _Finding = tuple[HandlerWorker, DeferredKeys, list[CopyIndex]]
 
-_CHUNK = 500  # records of each partition that are read at first from the end of the error topic
-_MOST = 500_000  # a batch that parked more than this is not looked through: its copies may come twice
+__all__ = ["Recovery"]
 
 
-class Clients(Protocol):
-    """What reads the topics of an app."""
+class _Clients:
+    """Made anew for each recovery: a reader belongs to one thread."""
 
-    app: str
-
-    @property
-    def admin(self) -> Admin:
-        """Asks for the ends of logs."""
-        ...
+    def __init__(self, app: str, admin: Admin, options: Mapping[str, Any]) -> None:
+        self.app = app
+        self.admin = admin
+        self._options = options
+        self._readers: dict[str, AssignedConsumer] = {}
 
     def reader_of(self, topic: str) -> AssignedConsumer:
-        """Reads a topic."""
-        ...
+        if topic not in self._readers:
+            self._readers[topic] = AssignedConsumer(self._options, skip_lost=True)
+        return self._readers[topic]
+
+    def end(self) -> None:
+        for reader in self._readers.values():
+            reader.end()
 
 
-class Portion(Protocol):
-    """Some partitions of a topic that are about to be read."""
-
-    @property
-    def step(self) -> int:
-        """Of the ladder; 0 reads the source."""
-        ...
-
-    @property
-    def ranges(self) -> Sequence[OffsetRange]:
-        """What is about to be read."""
-        ...
-
-    @property
-    def since(self) -> Sequence[tuple[str, int, int, int]]:
-        """Topic, partition, offset up to which everything is finished, and the time from when on copies count.
-
-        Of the source and its retry topics; the time is in milliseconds since the epoch.
-        """
-        ...
-
-    @property
-    def pending(self) -> Sequence[OffsetRange]:
-        """What waits on higher steps."""
-        ...
-
-
-def recover_copies(
-    clients: Clients, route: HandlerSpec, share: Portion, *, is_repeated: bool
-) -> tuple[DeferredKeys, CopyIndex]:
-    """Read what waits on higher steps, and what a killed run has parked.
-
-    Only copies that are no older than the position count. After a reset the position is new, and earlier copies of the
-    same records are no reason to leave them out.
+class Recovery:
+    """Looks for copies in a thread of its own, one for each assignment, while the group goes on.
 
     Args:
-        clients: to read with.
-        route: the handler, at the share's step.
-        share: what is about to be read.
-        is_repeated: a task was tried before, or a run before this one may have worked on the same records.
+        app: the app's name.
+        workers: those of the handlers.
+        admin: asks for the ends of logs.
+        options: librdkafka options of a consumer.
     """
-    backlog, copied, source = DeferredKeys(), CopyIndex.of(route), route.source or route.topic.name
-    times = {part: time for name, part, _, time in share.since if name == route.topic.name}
-    if route.parks_behind or is_repeated:
-        pending = _pending(clients, route, share) if is_repeated else share.pending
-        for step in range(share.step + 1, route.retry.hops + 1):
-            topic = route.retry_topic_of(clients.app, step)
-            for records in _read(clients, [part for part in pending if part.topic == topic]):
-                if is_repeated:
-                    # The timestamp of a copy on a retry topic is the time at which it was made.
-                    copied.add([copy for copy in records if copy.timestamp >= times.get(copy.partition, 0)])
-                if route.parks_behind:
-                    backlog.load(records, step, route.lane_key, source if is_repeated else None)
-    if is_repeated:
-        for records in _newly_parked(clients, route, share):
-            copied.add(records)
-    return backlog, copied
+
+    def __init__(self, app: str, workers: Sequence[HandlerWorker], *, admin: Admin, options: Mapping[str, Any]) -> None:
+        self._app = app
+        self._workers = workers
+        self._admin = admin
+        self._options = options
+        self._running: list[_Run] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being looked up."""
+        return not self._running
+
+    def begin(
+        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], *, unclean: list[int]
+    ) -> list[int]:
+        """Start to look things up, if there is anything to look up.
+
+        Args:
+            source: the topic.
+            partitions: those of its partitions that are ours now.
+            starts: where they and their retry topics are read from, and from when on copies count.
+            unclean: those whose former owner may have had something under way.
+
+        Returns:
+            The partitions that are not to be read meanwhile.
+        """
+        parks = [worker for worker in self._of(source) if worker.spec.parks_behind]
+        held = partitions if parks else unclean
+        if held:
+            self._running.append(_Run(source, held, lambda: self._look_up(source, held, starts, unclean)))
+        return held
+
+    def end(self, source: str, partition: int) -> None:
+        """A partition is gone: what is found does not count."""
+        for run in self._running:
+            run.places.discard((source, partition))
+
+    def done(self) -> list[Place]:
+        """Partitions that may be read now.
+
+        Raises:
+            Exception: that a look-up failed with.
+        """
+        over = [run for run in self._running if run.is_over]
+        for run in over:
+            self._running.remove(run)
+            run.apply()
+        return [place for run in over for place in run.places]
+
+    def _look_up(
+        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], unclean: list[int]
+    ) -> list[_Finding]:
+        clients = _Clients(self._app, self._admin, self._options)
+        try:
+            return self._found(clients, source, partitions, starts, unclean)
+        finally:
+            clients.end()
+
+    def _found(
+        self,
+        clients: _Clients,
+        source: str,
+        partitions: list[int],
+        starts: Mapping[Place, tuple[int, int]],
+        unclean: list[int],
+    ) -> list[_Finding]:
+        found: list[_Finding] = []
+        for worker in self._of(source):
+            for is_repeated in (True, False):
+                chosen = [part for part in partitions if (part in unclean) == is_repeated]
+                if chosen and (is_repeated or worker.spec.parks_behind):
+                    portion, specs = Portion(chosen, starts), [step.spec for step in worker.processor.steps]
+                    found.append((worker, *recover_copies(clients, specs, portion, is_repeated=is_repeated)))
+        return found
+
+    def _of(self, source: str) -> list[HandlerWorker]:
+        return [worker for worker in self._workers if worker.spec.topic.name == source]
 
 
-def _pending(clients: Clients, route: HandlerSpec, share: Portion) -> list[OffsetRange]:
-    """What waits on higher steps now: a task that was killed has added to what there was when the share was planned."""
-    higher = set(route.retry_topics_of(clients.app)[share.step :])
-    here = {part.partition for part in share.ranges}
-    begin = {(name, part): at for name, part, at, _ in share.since if name in higher and part in here}
+class _Run:
+    """One look-up on a thread."""
 
-    def look() -> dict[Place, int]:
-        # Asked for its partitions first, the client learns who leads them now: it does not when an offset is refused.
-        numbers = {topic: clients.admin.partitions(topic) for topic in higher}
-        return clients.admin.ends_of([place for place in begin if place[1] in numbers[place[0]]])
+    def __init__(self, source: str, partitions: list[int], look_up: Callable[[], list[_Finding]]) -> None:
+        self.places = {(source, partition) for partition in partitions}
+        self._partitions = set(partitions)
+        self._look_up = look_up
+        self._found: list[_Finding] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="laneway-recovery", daemon=True)
+        self._thread.start()
 
-    ends = patiently(look)
-    return [OffsetRange(*place, at, ends[place]) for place, at in begin.items() if ends.get(place, 0) > at]
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
 
+    def apply(self) -> None:
+        """Tell the workers what was found, as far as it is of partitions that are still ours."""
+        if self._error is not None:
+            raise self._error
+        gone = self._partitions - {partition for _, partition in self.places}
+        for worker, deferred, copied in self._found:
+            for step, found in zip(worker.processor.steps, copied, strict=True):
+                step.copied.merge(found)
+            if deferred:
+                worker.post(Load(deferred, frozenset(gone)))
 
-def _newly_parked(clients: Clients, route: HandlerSpec, share: Portion) -> Iterator[list[Record[Any]]]:
-    """Copies on the error topic that come from records which are not finished yet: the newest ones.
-
-    Batches run one after the other, so in each partition they lie behind those of finished records, and behind those
-    that were made before the position that is read from. Each is read from its end backwards until one of them is seen.
-    """
-    topic, since = route.error_topic_of(clients.app), {(name, part): rest for name, part, *rest in share.since}
-
-    def look() -> tuple[dict[int, int], dict[int, int]]:
-        partitions = clients.admin.partitions(topic)
-        return clients.admin.starts(topic, partitions), clients.admin.ends(topic, partitions)
-
-    begins, ends = patiently(look)
-    # A run over the error topic itself has finished what lies before its offsets, and their copies with them.
-    starts = {part: max(at, since.get((topic, part), [0])[0]) for part, at in begins.items()}
-    size, total = _CHUNK, 0
-    open_ = {partition: ends[partition] for partition in ends if ends[partition] > starts[partition]}
-    while open_ and total < _MOST:
-        ranges = [OffsetRange(topic, part, max(starts[part], end - size), end) for part, end in open_.items()]
-        total += sum(part.length for part in ranges)
-        old: set[int] = set()
-        for records in _read(clients, ranges):
-            fresh = []
-            for record in records:
-                place = read_from(record)
-                known = None if place is None else since.get(place[:2])
-                made = parked_at(record)
-                if place is None or known is None or made is None:
-                    continue
-                if place[2] < known[0] or made < known[1]:
-                    old.add(record.partition)
-                elif record.header("laneway-handler") == route.name.encode():
-                    fresh.append(record)
-            yield fresh
-        open_ = {part.partition: part.start for part in ranges
-                 if part.start > starts[part.partition] and part.partition not in old}  # fmt: skip
-        size *= 4
-
-
-def _read(clients: Clients, ranges: list[OffsetRange]) -> Iterator[list[Record[Any]]]:
-    if not ranges:
-        return
-    reader = clients.reader_of(ranges[0].topic)
-    reader.open(ranges)
-    try:
-        while not reader.is_exhausted:
-            yield reader.fetch(10_000, 0.1)
-    finally:
-        reader.close()
+    def _work(self) -> None:
+        try:
+            self._found = self._look_up()
+        except BaseException as error:  # noqa: BLE001 - raised on the member's thread
+            self._error = error

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from laneway._kafka import Admin, OffsetAndMetadata, Place, TopicIds
-    from laneway._runtime.handler_worker import HandlerWorker
+    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partitions
     from laneway._runtime.read_plan import ReadPlan
@@ -47,7 +47,7 @@ class Logs:
         plan: ReadPlan,
         *,
         source: RecordSource,
-        workers: Mapping[str, Sequence[HandlerWorker]],
+        workers: Mapping[str, Sequence[FedHandler]],
         partitions: Partitions,
         monitor: BrokerMonitor,
         admin: Admin,

@@ -28,10 +28,17 @@ class RetrySource:
         partitions: those that are ours.
         options: librdkafka options of the readers.
         skip_lost: go on when records were deleted before they were read.
+        readers: topic to its reader; given when readers outlive it.
     """
 
     def __init__(
-        self, topics: Sequence[str], partitions: Partitions, options: Mapping[str, Any], *, skip_lost: bool
+        self,
+        topics: Sequence[str],
+        partitions: Partitions,
+        options: Mapping[str, Any],
+        *,
+        skip_lost: bool,
+        readers: dict[str, AssignedConsumer] | None = None,
     ) -> None:
         self.topics = topics
         self.passed = 0
@@ -39,7 +46,8 @@ class RetrySource:
         self._partitions = partitions
         self._options = options
         self._skip_lost = skip_lost
-        self._readers: dict[str, AssignedConsumer] = {}
+        self._readers = {} if readers is None else readers
+        self._keeps_readers = readers is not None
         self._open: dict[str, dict[int, tuple[Partition, int]]] = {}
         """Topic that is being read to its partitions as they were then, and where their ranges end."""
         self._planned: dict[str, Mapping[Place, tuple[int, int]]] = {}
@@ -94,10 +102,16 @@ class RetrySource:
         known = [(opened[number][0].inherited, start, end) for number, start, end in reader.gone]
         return fresh, reader.lost - sum(found.count(start, end) for found, start, end in known if found is not None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every topic was looked at, and nothing of them is being read."""
+        return not self._open and len(self._planned) == len(self.topics)
+
     def end(self) -> None:
-        """Close the connections."""
-        self._open.clear()
-        while self._readers:
+        """Read nothing more, and close the connections that nobody keeps."""
+        for topic in tuple(self._open):
+            self._close(topic)
+        while self._readers and not self._keeps_readers:
             self._readers.popitem()[1].end()
 
     def _close(self, topic: str) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from laneway._runtime.commits import Committer
 from laneway._runtime.flow import MOST
 from laneway._runtime.partition import Pause
 
@@ -17,12 +16,11 @@ if TYPE_CHECKING:
 
     from laneway._declare.record import Record
     from laneway._kafka import OffsetAndMetadata, PartitionOwner, Place
+    from laneway._runtime.assignment import Assignment, DueView
+    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.flow import Flow
-    from laneway._runtime.handler_worker import HandlerWorker
-    from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partition, PartitionView
     from laneway._runtime.read_plan import ReadPlan
-    from laneway._runtime.rebalance import Rebalance
     from laneway._runtime.retry_source import RetrySource
 
 __all__ = ["RecordSource", "Recovery", "Request", "WorkerLoop", "WorkerStatus"]
@@ -36,7 +34,7 @@ _COMING = 0.01  # seconds to wait for records while others are on their way
 
 
 class RecordSource(Protocol):
-    """Reads the partitions that a group gives; a `GroupConsumer`, or one without a broker. One thread calls it."""
+    """Reads the sources: as a `GroupConsumer`, in given ranges, or without a broker. One thread calls it."""
 
     epoch: int
     """Counts how often partitions came or went; records carry it."""
@@ -129,8 +127,8 @@ class WorkerLoop:
 
     Args:
         plan: what is read.
-        source: reads as a member of the group.
-        rebalance: deals with partitions that come and go.
+        source: reads the sources.
+        rebalance: gives the partitions.
         flow: says how much may be read.
         recovery: looks up what former owners have left.
         workers: topic, of retries too, to those of the handlers that read it.
@@ -143,12 +141,12 @@ class WorkerLoop:
         plan: ReadPlan,
         *,
         source: RecordSource,
-        rebalance: Rebalance,
+        rebalance: Assignment,
         flow: Flow,
         recovery: Recovery,
-        workers: Mapping[str, Sequence[HandlerWorker]],
+        workers: Mapping[str, Sequence[FedHandler]],
         retry_source: RetrySource,
-        monitor: BrokerMonitor,
+        monitor: DueView,
     ) -> None:
         self._plan = plan
         self._source = source
@@ -163,13 +161,12 @@ class WorkerLoop:
         self._is_paused = self._is_stopping = False
         self._read = self._shared = 0
         self._tended = self._polled = time.monotonic()
-        self._committer = Committer(source, rebalance, self.partitions, self._tended)
+        self._committer = rebalance.committer(self._tended)
         self.is_leaving = False
         """Whether it is to end."""
 
     def status(self) -> WorkerStatus:
         """How it stands. Any thread may ask."""
-        passed = self._source.passed + self._retry_source.passed
         return WorkerStatus(
             {partition.place: partition.view() for partition in tuple(self.partitions.values())},
             self._rebalance.has_joined.is_set(),
@@ -177,8 +174,14 @@ class WorkerLoop:
             self._flow.is_holding,
             self._committer.is_done,
             self._polled,
-            max(0, self.partitions.spanned - self._read - passed),
+            self.gaps,
         )
+
+    @property
+    def gaps(self) -> int:
+        """Offsets that were passed and held no record. Any thread may ask."""
+        passed = self._source.passed + self._retry_source.passed
+        return max(0, self.partitions.spanned - self._read - passed)
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
         """Whether everything of ours before these ends is finished. Any thread may ask."""
@@ -200,7 +203,7 @@ class WorkerLoop:
 
     def run(self, until: Callable[[], bool]) -> None:
         """Join the group and work, until that is so."""
-        self._source.subscribe(self._plan.topics, self._rebalance)
+        self._rebalance.begin()
         while not until():
             self.step()
 
@@ -233,8 +236,7 @@ class WorkerLoop:
             time.sleep(_SHORT)
             return
         records = self._source.read(max(1, min(room, MOST)), wait if room > 0 else min(wait, _FULL))
-        self._rebalance.lease.renew()
-        self._rebalance.settle_in()
+        self._rebalance.has_read()
         if self._shared != self._source.epoch:
             self._share_lanes()
         if records:

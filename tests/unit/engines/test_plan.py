@@ -6,52 +6,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laneway._engines.spark.group_commits import commits_of
-from laneway._engines.spark.plan import Position, TaskReport, merged, pack
-from laneway._kafka import OffsetRange
+from laneway._engines.spark.plan import Part, Position, TaskReport, merged, pack
 from laneway.observe import Tally
 
 lengths = st.dictionaries(st.integers(0, 40), st.integers(0, 100_000), max_size=20)
 
 
-def ranges_of(counts):
-    return [OffsetRange("t", partition, 10, 10 + count) for partition, count in counts.items()]
+def parts_of(counts, topic="t"):
+    return [Part(topic, partition, {"h": Position(10)}, 10 + count, 0, 0) for partition, count in counts.items()]
 
 
-@given(lengths, st.integers(1, 64), st.integers(1, 8))
-def test_every_range_is_in_exactly_one_share(counts, lanes, tasks):
-    """Packing neither loses nor repeats a range, and makes no empty task."""
-    shares = pack("h", ranges_of(counts), lanes=lanes, tasks=tasks)
-    packed = sorted(part.partition for share in shares for part in share.ranges)
-    assert packed == sorted(partition for partition, count in counts.items() if count)
+def length(parts):
+    return sum(part.length for part in parts)
+
+
+@given(lengths, lengths, st.integers(1, 8))
+def test_every_partition_is_in_exactly_one_task(counts, retries, tasks):
+    """Packing neither loses nor repeats one, makes no empty task, and keeps a partition with its retry topics."""
+    shares = pack([*parts_of(counts), *parts_of(retries, "r")], tasks=tasks)
+    numbers = [{part.partition for part in parts} for parts, _ in shares]
+    busy = {number for found in (counts, retries) for number, count in found.items() if count}
+    assert sum(map(len, numbers)) == len(set().union(*numbers)) == len(busy)
+    packed = sorted((part.topic, part.partition) for parts, _ in shares for part in parts if part.length)
+    wanted = [("t", number) for number, count in counts.items() if count]
+    assert packed == sorted(wanted + [("r", number) for number, count in retries.items() if count])
     assert len(shares) <= tasks
-    assert all(share.ranges for share in shares)
+    assert all(length(parts) for parts, _ in shares)
 
 
-@given(st.dictionaries(st.integers(0, 40), st.integers(1, 100_000), min_size=1, max_size=20), st.integers(1, 500))
-def test_the_pool_of_lanes_is_divided_by_length(counts, lanes):
-    """Each share has its part of the lanes, within one lane, and never none."""
-    shares = pack("h", ranges_of(counts), lanes=lanes, tasks=4)
-    total = sum(counts.values())
-    for share in shares:
-        assert share.lanes >= 1
-        assert abs(share.lanes - max(1, lanes * share.length / total)) <= 1
+@given(st.dictionaries(st.integers(0, 40), st.integers(1, 100_000), min_size=1, max_size=20))
+def test_each_task_knows_its_part_of_the_work(counts):
+    """The pool of lanes is divided by it."""
+    shares = pack(parts_of(counts), tasks=4)
+    for parts, share in shares:
+        assert abs(share - length(parts) / sum(counts.values())) < 1e-9
 
 
-def test_strict_lanes_stay_with_their_partitions():
-    """A share with three partitions has three times the lanes of one."""
-    shares = pack("h", ranges_of({0: 9_000, 1: 3_000, 2: 3_000, 3: 3_000}), lanes=5, tasks=2, is_strict=True)
-    assert sorted((len(share.ranges), share.lanes) for share in shares) == [(1, 5), (3, 15)]
-
-
-def test_the_longest_range_does_not_share_its_task():
+def test_the_longest_partition_does_not_share_its_task():
     """Work is even: the longest goes first into the emptiest task."""
-    shares = pack("h", ranges_of({0: 9_000, 1: 4_000, 2: 4_000}), lanes=6, tasks=2)
-    assert sorted(share.length for share in shares) == [8_000, 9_000]
+    shares = pack(parts_of({0: 9_000, 1: 4_000, 2: 4_000}), tasks=2)
+    assert sorted(length(parts) for parts, _ in shares) == [8_000, 9_000]
 
 
 def test_little_work_is_one_task():
     """A task costs more than a few records do."""
-    assert len(pack("h", ranges_of(dict.fromkeys(range(15), 20)), lanes=300, tasks=4)) == 1
+    assert len(pack(parts_of(dict.fromkeys(range(15), 20)), tasks=4)) == 1
 
 
 offsets = st.integers(0, 60)
@@ -94,23 +93,31 @@ def test_a_span_adds_to_what_was_finished(position, reached, left):
     }
 
 
-def report(route, positions, others=None, since=77, topic_id=""):
-    since = dict.fromkeys(positions, since)
-    return TaskReport(1, 1, route, "orders", topic_id, positions, others or {}, since, Tally())
+@given(positions, offsets)
+def test_what_is_finished_from_an_offset_on(position, start):
+    """Others may have come less far, and read from there."""
+    found = position.finished_from(start)
+    known = {offset for offset in range(start, 100) if found is not None and found.has(offset)}
+    assert known == {offset for offset in finished(position) if offset >= start}
+
+
+def report(positions, topic_id=""):
+    since = [(topic, partition, 77) for _, topic, partition, _ in positions]
+    return TaskReport(1, 1, "orders", topic_id, positions, since, {0: Tally()})
 
 
 def test_what_is_committed_is_what_all_handlers_have_finished():
-    """Those with a task in the batch say so themselves; for the others the planner has said it."""
+    """Of the source with the id of its topic, of a retry topic without."""
     found = commits_of(
         [
-            report("charge", {0: Position(9), 1: Position(5)}, {1: Position(3)}, topic_id="o" * 22),
-            report("mail", {0: Position(8, (6,))}, topic_id="o" * 22),
+            report([("charge", "orders", 0, Position(9)), ("mail", "orders", 0, Position(8, (6,)))], "o" * 22),
+            report([("charge", "retry", 1, Position(3))], "o" * 22),
         ]
     )
-    assert found == {("orders", 0): (6, f"L1bAg~77@{'o' * 22}"), ("orders", 1): (3, f"L1u~77@{'o' * 22}")}
+    assert found == {("orders", 0): (6, f"L1bAg~77@{'o' * 22}"), ("retry", 1): (3, "L1u~77")}
 
 
 def test_a_report_comes_back_as_it_was():
     """Rows travel as bytes."""
-    row = report("charge", {0: Position(9, (4, 7))}, {0: Position(3)})
+    row = report([("charge", "orders", 0, Position(9, (4, 7)))])
     assert TaskReport.decode(row.encode()) == row

@@ -37,13 +37,14 @@ class Group:
 
 
 class Admin:
-    """One topic of one partition that keeps everything."""
+    """Topics of one partition, or more, that keep everything."""
 
     def __init__(self, *_):
         self.ends = {PLACE: 0}
+        self.numbers = [0]
 
     def partitions(self, topic):
-        return [0]
+        return self.numbers
 
     def starts(self, topic, partitions):
         return dict.fromkeys(partitions, 0)
@@ -94,10 +95,10 @@ def planning(monkeypatch):
     monkeypatch.setattr(_planner, "ControlLine", Line)
     monkeypatch.setattr(_planner, "_WAIT", 0.0)
 
-    def planner(*names, steps=()):
+    def planner(*names, steps=(), lanes=1):
         app = App("billing")
         for function in (charge, mail):
-            app.handler(Topic("orders"))(function)
+            app.handler(Topic("orders"), lanes=lanes)(function)
         feeds = (Feed("orders", names), *(Feed(topic, names, 1, 0.001) for topic in steps))
         made = Planner(QuerySpec("billing", "orders", names, QuerySpec.pickled(app), (), {}, {}, {}, feeds=feeds))
         monkeypatch.setattr(made._feeds, "tend", lambda guard: None)
@@ -119,19 +120,29 @@ def progress(planner, **positions):
     planner._line.known[planner._batch] = Progress(1, planner._batch, found)
 
 
+def read(task):
+    """What a task reads."""
+    return [(part.topic, part.position.begin, part.stop) for part in task.parts if part.length]
+
+
+def topics(planner):
+    """What the tasks of a batch read."""
+    return {topic for task in planner.tasks() for topic, _, _ in read(task)}
+
+
 def test_a_batch_is_what_is_not_finished(planner):
     """Up to the end of the log; the next one begins where the tasks of this one have come to."""
     batch = planner.initial()
     planner._admin.ends = {PLACE: 1_000}
     batch = planner.latest(batch)
-    (share,) = planner.shares()
-    assert (share.ranges[0].start, share.ranges[0].end, share.batch) == (0, 1_000, batch["batch"])
+    (task,) = planner.tasks()
+    assert (*read(task), task.batch) == (("orders", 0, 1_000), batch["batch"])
     progress(planner, charge=Position(400, (20, 30)))
     after = planner.latest(batch)
     assert after != batch
-    (share,) = planner.shares()
-    assert (share.ranges[0].start, share.ranges[0].end) == (20, 1_000)
-    assert share.positions == ((0, Position(400, (20, 30))),)
+    (task,) = planner.tasks()
+    assert read(task) == [("orders", 20, 1_000)]
+    assert task.parts[0].positions == {"charge": Position(400, (20, 30))}
     progress(planner, charge=Position(1_000))
     assert planner.latest(after) == after
 
@@ -141,12 +152,12 @@ def test_without_word_of_the_driver_a_batch_begins_at_the_group(planner):
     batch = planner.initial()
     planner._admin.ends = {PLACE: 100}
     planner.latest(batch)
-    planner.shares()
+    planner.tasks()
     planner._group.found[PLACE] = (40, f"{Position(60, (40, 50)).text}~77@{ID}")
     planner.latest(batch)
-    (share,) = planner.shares()
-    assert share.ranges[0].start == 40
-    assert share.positions == ((0, Position(60, (40, 50))),)
+    (task,) = planner.tasks()
+    assert read(task)[0][1] == 40
+    assert task.parts[0].positions == {"charge": Position(60, (40, 50))}
 
 
 def test_a_run_begins_at_the_group_and_leaves_out_what_its_map_says(planner):
@@ -155,29 +166,35 @@ def test_a_run_begins_at_the_group_and_leaves_out_what_its_map_says(planner):
     planner._admin.ends = {PLACE: 9}
     planner.latest(planner.initial())
     assert planner._group.commits[0] == {PLACE: (5, f"L1bDg~77@{ID}")}
-    (share,) = planner.shares()
-    assert share.positions == ((0, Position(9, (5,))),)
-    assert share.since == (("orders", 0, 5, 77),)
+    (task,) = planner.tasks()
+    assert task.parts[0].positions == {"charge": Position(9, (5,))}
+    assert task.parts[0].since == 77
 
 
-def test_a_handler_waits_for_the_slowest_one(planning):
-    """What it has done past the group's offset is done again after a crash, so that has a bound."""
+def test_handlers_go_on_where_each_has_come_to(planning):
+    """One task reads for both, from where the slowest one is."""
     planner = planning("charge", "mail")
     batch = planner.initial()
-    planner._admin.ends = {PLACE: 1_000_000}
+    planner._admin.ends = {PLACE: 1_000}
     planner.latest(batch)
-    fast, slow = planner.shares()
-    assert fast.ranges == slow.ranges
-    end = fast.ranges[0].end
-    assert end < 1_000_000
-    progress(planner, charge=Position(end), mail=Position(0))
+    planner.tasks()
+    progress(planner, charge=Position(900), mail=Position(500, (7, 400)))
     planner.latest(batch)
-    (share,) = planner.shares()
-    assert share.route == "mail"
-    assert share.others == ((0, Position(end)),)
-    progress(planner, mail=Position(end))
+    (task,) = planner.tasks()
+    assert read(task) == [("orders", 7, 1_000)]
+    assert task.parts[0].positions == {"charge": Position(900), "mail": Position(500, (7, 400))}
+
+
+def test_lanes_are_a_pool_of_all_partitions(planning):
+    """A task has as many of them as it has of the work, though others have none; strict ones stay with partitions."""
+    planner = planning("charge", "mail", lanes=20)
+    planner._admin.numbers = [0, 1, 2, 3]
+    batch = planner.initial()
+    planner._admin.ends = {PLACE: 6_000, ("orders", 1): 2_000}
+    planner._line.orders.tasks = 2
     planner.latest(batch)
-    assert len(planner.shares()) == 2
+    tasks = {task.parts[0].partition: task.lanes for task in planner.tasks()}
+    assert tasks == {0: {"charge": 60, "mail": 60}, 1: {"charge": 20, "mail": 20}}
 
 
 def test_nothing_of_a_recreated_retry_topic_is_read_before_it_is_due(planning):
@@ -196,22 +213,6 @@ def test_nothing_of_a_recreated_retry_topic_is_read_before_it_is_due(planning):
     assert planner._places()[retry] == 0
 
 
-def test_handlers_that_keep_pace_get_ever_longer_ranges(planning):
-    """And shorter ones as soon as one of them does not come to its end in time."""
-    planner = planning("charge", "mail")
-    batch = planner.initial()
-    planner._admin.ends = {PLACE: 10_000_000}
-    lengths = []
-    for is_slow in (False, False, True, False):
-        planner.latest(batch)
-        shares = planner.shares()
-        lengths.append(max(share.length for share in shares))
-        end = shares[0].ranges[0].end
-        progress(planner, charge=Position(end), mail=Position(end - is_slow))
-    assert lengths[0] < lengths[1] < lengths[2]
-    assert lengths[3] < lengths[2]
-
-
 def test_offsets_that_do_not_move_are_committed_again_in_time(planner, monkeypatch):
     """Kafka forgets the offset of a partition that is idle for a week; an app that runs must not lose its place."""
     batch = planner.initial()
@@ -228,7 +229,7 @@ def test_what_the_driver_has_committed_is_not_committed_again(planner):
     batch = planner.initial()
     planner._admin.ends = {PLACE: 100}
     planner.latest(batch)
-    planner.shares()
+    planner.tasks()
     progress(planner, charge=Position(60, (40,)))
     planner.latest(batch)
     assert planner._group.commits[-1] == {}
@@ -259,7 +260,7 @@ def test_the_last_commit_says_that_nothing_is_under_way(planner, left, text):
     batch = planner.initial()
     planner._admin.ends = {PLACE: 10}
     planner.latest(batch)
-    planner.shares()
+    planner.tasks()
     progress(planner, charge=Position(10, left))
     planner._line.orders.is_stopping = True
     planner.latest(batch)
@@ -279,7 +280,7 @@ def test_what_a_killed_run_may_have_begun_is_not_repeated_beside_its_copies(plan
     planner._admin.ends = {PLACE: 20, retry: 3}
     batch = planner.initial()
     planner.latest(batch)
-    assert {share.ranges[0].topic for share in planner.shares()} == first
+    assert topics(planner) == first
     progress(planner, charge=Position(10))
     planner.latest(batch)
-    assert {share.ranges[0].topic for share in planner.shares()} == {"orders", "orders.retry"}
+    assert topics(planner) == {"orders", "orders.retry"}

@@ -70,7 +70,7 @@ def test_spark_is_told_what_it_must_not_show():
 
 def test_a_local_master_has_a_slot_for_every_task():
     """All tasks of a batch run at once, and one that fails is tried again."""
-    assert master_of("local[*]", [stream(2, ("a", "b")), stream(2, ("c",))]) == "local[6,8]"
+    assert master_of("local[*]", [stream(2, ("a", "b")), stream(2, ("c",))]) == "local[4,8]"
     assert master_of("spark://host:7077", [stream(2, ("a",))]) == "spark://host:7077"
 
 

@@ -19,10 +19,10 @@ from laneway._engines.direct import progress as _progress
 from laneway._engines.direct import stalls as _stalls
 from laneway._engines.direct.check import HealthCheck
 from laneway._engines.direct.hold import Hold
-from laneway._engines.direct.host import AppHost
 from laneway._engines.direct.progress import Progress
 from laneway._engines.direct.stalls import Heard
 from laneway._engines.direct.watch import Watch
+from laneway._runtime.host import AppHost
 from laneway._runtime.lease import Lease
 from laneway._runtime.lifecycle import Lifecycle, State
 from laneway._runtime.monitor import BrokerView

@@ -13,16 +13,16 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from laneway._core.call import Call
 from laneway._core.commit_markers import since_of
 from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
-from laneway._engines.direct.recovery import Recovery
-from laneway._engines.direct.station import Station
 from laneway._kafka import BrokerUnavailableError, GroupConsumer
 from laneway._kafka import group_consumer as _group_consumer
 from laneway._runtime import rebalance as _rebalance
 from laneway._runtime.flow import Flow
+from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions, Pause
 from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
+from laneway._runtime.recovery import Recovery
 from laneway._runtime.recreated_logs import Logs
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
@@ -79,7 +79,7 @@ class Scene:
         self.consumer = Consumer(self.clock, committed)
         monkeypatch.setattr(_group_consumer, "Consumer", lambda options: self.consumer)
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
-        self.station = Station(
+        self.station = HandlerWorker(
             self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None,
             notice=lambda text: None, listener=lambda event: None,
         )  # fmt: skip

@@ -10,12 +10,12 @@ import pytest
 
 from laneway import Buffer, Retry, Topic
 from laneway._core.finished_map import CLEAN, decode_finished
-from laneway._engines.direct.station import Station
 from laneway._kafka import BrokerUnavailableError, FencedError
 from laneway._runtime import rebalance as _rebalance
 from laneway._runtime import retry_source as _retry_source
 from laneway._runtime import worker_loop as _worker_loop
 from laneway._runtime.flow import Flow
+from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import BrokerView
 from laneway._runtime.partition import Partitions, Pause
@@ -168,7 +168,7 @@ class Scene:
 
 
 def _station(topic, records, retry=None):
-    return Station(
+    return HandlerWorker(
         make_route(topic=Topic(topic), buffer=Buffer(records=records), retry=retry or Retry()),
         "billing", lanes=4, sender=FakeSender(),
         loop=lambda: None,

@@ -6,18 +6,18 @@ import time
 from typing import TYPE_CHECKING
 
 from laneway._engines.direct.member import Member
-from laneway._engines.direct.recovery import Recovery
-from laneway._engines.direct.station import Station
 from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
 from laneway._runtime.clients import reading_options
 from laneway._runtime.configure import producers_elsewhere
 from laneway._runtime.feeds import Feeds
 from laneway._runtime.flow import Flow
+from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.partition import Partitions
 from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
+from laneway._runtime.recovery import Recovery
 from laneway._runtime.recreated_logs import Logs
 from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.topics import feeds_of
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laneway._declare.handler import HandlerSpec
-    from laneway._engines.direct.station import Hooks
     from laneway._kafka import Place
     from laneway._runtime.commits import CommitStrategy
+    from laneway._runtime.handler_worker import Hooks
     from laneway.events import Event
     from laneway.settings import ClusterSettings, Settings
 
@@ -91,10 +91,10 @@ class Crew:
         elsewhere = producers_elsewhere(routes, settings)
         self._sender = sender_of(cluster.producer_options(), elsewhere)
         lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
-        self.stations: list[Station] = []
-        stations: dict[str, list[Station]] = {}
+        self.stations: list[HandlerWorker] = []
+        stations: dict[str, list[HandlerWorker]] = {}
         for route in routes:
-            station = Station(
+            station = HandlerWorker(
                 route,
                 app,
                 lanes=route.processes or max(1, route.lanes),

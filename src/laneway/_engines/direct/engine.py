@@ -15,11 +15,11 @@ from laneway._engines.direct.check import HealthCheck
 from laneway._engines.direct.crew import Crew
 from laneway._engines.direct.errors import DirectErrorSchedule, ErrorRun
 from laneway._engines.direct.hold import Hold
-from laneway._engines.direct.host import AppHost
 from laneway._engines.direct.watch import Watch
 from laneway._garbage import collecting_rarely
 from laneway._runtime.configure import cluster_of, configured, effective, warn_unused_topics
 from laneway._runtime.error_runs import error_plans, only_run
+from laneway._runtime.host import AppHost
 from laneway._runtime.lifecycle import Lifecycle, State
 from laneway._runtime.report import RunReport
 from laneway._runtime.signals import stop_signals

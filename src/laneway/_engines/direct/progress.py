@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from laneway._engines.direct.crew import Crew
     from laneway._engines.direct.stalls import Heard, Spot
-    from laneway._engines.direct.station import Station
     from laneway._kafka import Place
+    from laneway._runtime.handler_worker import HandlerWorker
 
 __all__ = ["Progress"]
 
@@ -144,7 +144,7 @@ class Progress:
                 found.append(_stall(place, mark, cause, now, station.spec.name))
         return found
 
-    def _causes(self, station: Station, spots: list[Spot], patience: float) -> tuple[dict[Spot, Cause], bool]:
+    def _causes(self, station: HandlerWorker, spots: list[Spot], patience: float) -> tuple[dict[Spot, Cause], bool]:
         timeout = self._crew.cluster.producer.timeout.total_seconds()
         try:
             return station.look(lambda: explain(station, spots, self._heard, timeout), patience)
@@ -152,7 +152,7 @@ class Progress:
             return dict.fromkeys(spots, Cause("unknown", "it is being worked on")), True
 
     @staticmethod
-    def _is_at(station: Station, place: Place, offset: int) -> bool:
+    def _is_at(station: HandlerWorker, place: Place, offset: int) -> bool:
         """Whether it is this handler that has not finished an offset; another one of the topic may be."""
         end, unfinished = station.progress(place, offset)
         return end <= offset or offset in unfinished

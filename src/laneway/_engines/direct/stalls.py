@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from laneway._core.step import Step
     from laneway._declare.record import Record
-    from laneway._engines.direct.station import Station
     from laneway._kafka import Place
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway.events import Event
 
 __all__ = ["Cause", "Heard", "breaker_words", "explain"]
@@ -122,8 +122,8 @@ class Heard:
         self._retries[name] = (event.error, now + event.pause.total_seconds())
 
 
-def explain(station: Station, wanted: Collection[Spot], heard: Heard, timeout: float) -> dict[Spot, Cause]:
-    """Why records are not finished. It goes through what the station holds: only by way of `Station.look`.
+def explain(station: HandlerWorker, wanted: Collection[Spot], heard: Heard, timeout: float) -> dict[Spot, Cause]:
+    """Why records are not finished. It goes through what the station holds: only by way of `HandlerWorker.look`.
 
     Args:
         station: where they are.
@@ -153,7 +153,7 @@ def _spot(record: Record[Any]) -> Spot:
     return (record.topic, record.partition, record.offset)
 
 
-def _running(station: Station, record: Record[Any], count: int, seconds: float) -> Cause:
+def _running(station: HandlerWorker, record: Record[Any], count: int, seconds: float) -> Cause:
     route = station.spec
     what = f"handler {route.name!r} has been running for {lasting(seconds)}"
     if count > 1:
@@ -162,7 +162,9 @@ def _running(station: Station, record: Record[Any], count: int, seconds: float) 
     return Cause("running", what + again, record)
 
 
-def _waiting(station: Station, step: Step, record: Record[Any], heard: Heard, timeout: float, now: float) -> Cause:
+def _waiting(
+    station: HandlerWorker, step: Step, record: Record[Any], heard: Heard, timeout: float, now: float
+) -> Cause:
     """A record that no lane has taken."""
     scheduler, route = step.scheduler, station.spec
     queue = scheduler.queue_of(route.lane_key(record))
@@ -185,7 +187,7 @@ def _next_try(record: Record[Any], heard: Heard, now: float) -> str:
     return f"it waits for its next try, attempt {record.attempt}, due in {lasting(due - now)}, after {error}"
 
 
-def _unstarted(station: Station, heard: Heard) -> Cause:
+def _unstarted(station: HandlerWorker, heard: Heard) -> Cause:
     """A record that could run if there were a lane for it."""
     processor, route = station.processor, station.spec
     if processor.breaker is not None and processor.breaker.is_open:
@@ -205,7 +207,7 @@ def _unstarted(station: Station, heard: Heard) -> Cause:
     return Cause("lane", f"it waits for a lane of handler {route.name!r}, of which {busy:,} of {lanes:,} are busy")
 
 
-def _elsewhere(station: Station, spot: Spot, heard: Heard, timeout: float) -> Cause:
+def _elsewhere(station: HandlerWorker, spot: Spot, heard: Heard, timeout: float) -> Cause:
     """A record that is neither with a lane nor in a queue."""
     processor, route = station.processor, station.spec
     if not processor.step_of(spot[0]).ledger.has(*spot[1:]):
@@ -227,14 +229,14 @@ def _elsewhere(station: Station, spot: Spot, heard: Heard, timeout: float) -> Ca
     return Cause("left", "it is left for the next start, because this one is ending")
 
 
-def _unread(station: Station, place: Place) -> Cause:
+def _unread(station: HandlerWorker, place: Place) -> Cause:
     end = station.intake.table.get(place)
     if end is not None:
         return Cause("running", f"handler {station.spec.name!r} is at work on a table that reaches to offset {end - 1}")
     return Cause("lane", f"handler {station.spec.name!r} has not taken it up yet")
 
 
-def breaker_words(station: Station, heard: Heard) -> str:
+def breaker_words(station: HandlerWorker, heard: Heard) -> str:
     """That a handler's breaker is open, and what is known of it."""
     state, now = station.breaker, time.monotonic()
     error = heard.breaker(station.spec.name)

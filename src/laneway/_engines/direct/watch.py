@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from laneway._engines.direct.check import HealthCheck
     from laneway._engines.direct.crew import Crew
-    from laneway._engines.direct.station import Station
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.lifecycle import Lifecycle
     from laneway._runtime.status_file import StatusFile
     from laneway.events import Event
@@ -167,7 +167,7 @@ class Watch:
             words = f"{len(serious) - _SHOWN} more partitions stand still"
             yield (Level.WARNING, "stalled", where, words, serious[-1].age.total_seconds())
 
-    def _found_of_handler(self, crew: Crew, station: Station, now: float) -> Iterator[_Found]:
+    def _found_of_handler(self, crew: Crew, station: HandlerWorker, now: float) -> Iterator[_Found]:
         spec, outbox = station.spec, station.processor.outbox
         if station.breaker.is_open:
             yield (

@@ -80,7 +80,7 @@ class Orders(msgspec.Struct, frozen=True, tag=True):
     pause: int = 0
     """Number of the pause that was asked for; 0 for none. A confirmation repeats it."""
     tasks: int = 0
-    """Most tasks of a handler in a batch; 0 for as many as planned."""
+    """Most tasks of a batch; 0 for as many as planned."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):

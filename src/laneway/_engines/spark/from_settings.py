@@ -83,8 +83,7 @@ def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
     """
     if master not in ("local", "local[*]"):
         return master
-    # One more where there are retry topics: what is due must not wait for a slot behind the source's long tasks.
-    slots = sum(stream.tasks * len(stream.routes) + (len(stream.feeds) > 1) for stream in streams)
+    slots = sum(stream.tasks for stream in streams)
     return f"local[{max(2, slots) + more},8]"
 
 

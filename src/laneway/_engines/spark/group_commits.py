@@ -33,11 +33,10 @@ def commits_of(reports: Iterable[TaskReport]) -> dict[Place, OffsetAndMetadata]:
     found: dict[Place, list[Position]] = {}
     words: dict[Place, tuple[int, str]] = {}
     for report in reports:
-        for partition, position in report.positions.items():
-            place = (report.topic, partition)
-            idle = [report.others[partition]] if partition in report.others else []
-            found.setdefault(place, []).extend((position, *idle))
-            words[place] = (report.since[partition], report.topic_id)
+        for _, topic, partition, position in report.positions:
+            found.setdefault((topic, partition), []).append(position)
+        for topic, partition, since in report.since:
+            words[topic, partition] = (since, report.topic_id if topic == report.source else "")
     return {place: commit_of(merged(positions), *words[place]) for place, positions in found.items()}
 
 

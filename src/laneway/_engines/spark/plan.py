@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from laneway._core.finished_map import decode_finished, encode_finished
+from laneway._core.finished_map import FinishedMap, decode_finished, encode_finished
 from laneway.observe import Tally  # noqa: TC001 - the decoder looks it up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from laneway._kafka import OffsetRange
+    from laneway._kafka import Place
 
-__all__ = ["Position", "TaskReport", "TaskSpec", "merged", "pack"]
+__all__ = ["Part", "Position", "TaskReport", "TaskSpec", "merged", "pack"]
 
 _SMALL = 2_000  # records: below this one task is faster than several, because each task costs about 10 ms
 
@@ -48,6 +48,15 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
         finished = decode_finished(offset, text)
         return cls(offset) if finished is None else cls(finished.end, tuple(finished.missing(offset)))
 
+    def finished_from(self, start: int) -> FinishedMap | None:
+        """What is finished at *start* or past it; None when nothing is."""
+        ranges = []
+        for offset in (*self.unfinished, self.end):
+            if offset > start:
+                ranges.append((start, offset))
+            start = max(start, offset + 1)
+        return FinishedMap(ranges) if ranges else None
+
     def moved(self, reached: int, unfinished: Iterable[int]) -> Position:
         """After reading on from the begin up to *reached*, when these offsets before it are unfinished."""
         if reached >= self.end:
@@ -66,34 +75,48 @@ def merged(positions: Iterable[Position]) -> Position:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskSpec:
-    """What one task does: some ranges of a topic, for one handler, with its share of the lanes."""
+class Part:
+    """A partition of the source or of a retry topic, as a task has to do with it."""
 
-    route: str
-    ranges: tuple[OffsetRange, ...]
-    lanes: int
-    step: int = 0
-    """Which step of the ladder the ranges are of; 0 is the source."""
-    pending: tuple[OffsetRange, ...] = ()
-    """What waits on higher steps in the same partitions."""
-    since: tuple[tuple[str, int, int, int], ...] = ()
-    """Of the source and its retry topics: topic, partition, offset up to which everything is finished, and from when on
-    copies of what is read there count.
-    """
+    topic: str
+    partition: int
+    positions: Mapping[str, Position]
+    """What each handler that reads it has finished already."""
+    stop: int
+    """Where reading ends: at the end of the log when the batch was planned, or before what is not due yet."""
+    log_end: int
+    """The end of its log, when it is a retry topic's."""
+    since: int
+    """From when on copies of its records count, in milliseconds since the epoch."""
+
+    @property
+    def place(self) -> Place:
+        """Topic and partition."""
+        return (self.topic, self.partition)
+
+    @property
+    def position(self) -> Position:
+        """What all handlers have finished."""
+        return merged(self.positions.values())
+
+    @property
+    def length(self) -> int:
+        """How many offsets are read."""
+        return max(0, self.stop - self.position.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """What one task does: some partitions of the source and of its retry topics, for all handlers."""
+
+    parts: tuple[Part, ...]
+    lanes: Mapping[str, int]
+    """How many lanes each handler has."""
     is_recovering: bool = False
     """Some of the records may have been worked on by a run that was killed."""
     batch: int = 0
     topic_id: str = ""
     """Of the source."""
-    positions: tuple[tuple[int, Position], ...] = ()
-    """Partition to what the handler has finished of it already."""
-    others: tuple[tuple[int, Position], ...] = ()
-    """Partition to what those handlers of the topic have finished that take no part in this batch."""
-
-    @property
-    def length(self) -> int:
-        """Offsets in all."""
-        return sum(part.length for part in self.ranges)
 
 
 class TaskReport(msgspec.Struct, frozen=True):
@@ -102,15 +125,15 @@ class TaskReport(msgspec.Struct, frozen=True):
     batch: int
     attempt: int
     """Spark's number of the attempt; later ones have higher numbers."""
-    route: str
-    topic: str
+    source: str
     topic_id: str
-    """Of the source; empty when the topic is another one, or it is not known."""
-    positions: dict[int, Position]
-    others: dict[int, Position]
-    since: dict[int, int]
-    """Partition to the time from which on copies count."""
-    tally: Tally
+    """Of the source; empty when it is not known."""
+    positions: list[tuple[str, str, int, Position]]
+    """Handler, topic, partition and position."""
+    since: list[tuple[str, int, int]]
+    """Topic, partition, and the time from which on copies count."""
+    tallies: dict[int, Tally]
+    """The counts of each handler, by the number under which they were sent while the task ran."""
 
     def encode(self) -> bytes:
         """As bytes."""
@@ -122,32 +145,31 @@ class TaskReport(msgspec.Struct, frozen=True):
         return msgspec.msgpack.decode(data, type=cls)
 
 
-def pack(route: str, ranges: list[OffsetRange], *, lanes: int, tasks: int, is_strict: bool = False) -> list[TaskSpec]:
-    """Pack ranges into at most *tasks* shares of about equal length, and give each its part of the lanes.
+def pack(parts: Iterable[Part], *, tasks: int) -> list[tuple[Sequence[Part], float]]:
+    """Pack partitions into at most *tasks* shares of about equal length; each with its fraction of the whole.
 
-    The longest range goes first into the emptiest share. A pool of lanes is divided by length, so that no share is
-    still busy when the others are done; strict lanes stay with their partitions.
+    The partitions of one number belong together. The longest goes first into the emptiest share.
 
     Args:
-        route: name of the handler.
-        ranges: what to read.
-        lanes: lanes of all partitions together; per partition when they are strict.
+        parts: what the batch has to do with.
         tasks: most shares.
-        is_strict: lanes belong to partitions.
     """
-    ranges = [part for part in ranges if part.length > 0]
-    total = sum(part.length for part in ranges)
-    if not ranges:
+    by_number: dict[int, list[Part]] = {}
+    for part in parts:
+        by_number.setdefault(part.partition, []).append(part)
+    lengths = {number: sum(part.length for part in found) for number, found in by_number.items()}
+    lengths = {number: length for number, length in lengths.items() if length}
+    total = sum(lengths.values())
+    if not total:
         return []
-    count = 1 if total <= _SMALL else max(1, min(tasks, len(ranges)))
-    bins: list[list[OffsetRange]] = [[] for _ in range(count)]
+    count = 1 if total <= _SMALL else max(1, min(tasks, len(lengths)))
+    bins: list[list[int]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for part in sorted(ranges, key=lambda part: (-part.length, part.partition)):
+    for number in sorted(lengths, key=lambda number: (-lengths[number], number)):
         smallest = sizes.index(min(sizes))
-        bins[smallest].append(part)
-        sizes[smallest] += part.length
-    shares = []
-    for parts, size in zip(bins, sizes, strict=True):
-        own = lanes * len(parts) if is_strict else max(1, round(lanes * size / total))
-        shares.append(TaskSpec(route, tuple(sorted(parts, key=lambda part: part.partition)), own))
-    return shares
+        bins[smallest].append(number)
+        sizes[smallest] += lengths[number]
+    return [
+        ([part for number in sorted(numbers) for part in by_number[number]], size / total)
+        for numbers, size in zip(bins, sizes, strict=True)
+    ]

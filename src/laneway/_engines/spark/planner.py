@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laneway._core.commit_markers import since_of
 from laneway._engines.spark.control_link import ControlLine, send_log_lines
 from laneway._engines.spark.group_commits import GroupCommits
-from laneway._engines.spark.plan import Position, TaskSpec, merged, pack
+from laneway._engines.spark.plan import Part, Position, TaskSpec, merged, pack
 from laneway._engines.spark.source_topic import SourceTopic, check_starts
 from laneway._engines.spark.worker import routes_of
-from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, OffsetRange, Place
+from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, Place
 from laneway._runtime.feeds import ABSENT, LOOK, Feeds, patiently
 from laneway._runtime.recreated import size_at_start
 from laneway.errors import DataLossError
 from laneway.observe import logger
 
 if TYPE_CHECKING:
+    from laneway._declare.handler import HandlerSpec
     from laneway._engines.spark.query_spec import QuerySpec
-    from laneway._runtime.topics import Feed
 
 __all__ = ["Planner"]
 
@@ -34,8 +33,6 @@ Batch = dict[str, int]
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
 _LOOK_AT_ID = 1.0  # seconds between looks at the source's id while there is nothing to do
 _NUMBER = "batch"
-_LEAD = 10_000  # offsets of a partition that a handler may be ahead of the slowest one of its topic, at first
-_MOST_LEAD, _LEAST_LEAD = 10_000_000, 1_000
 
 
 class Planner:
@@ -63,10 +60,6 @@ class Planner:
         self._batch = 0
         self._ends: Places = {}
         """Where the batch ends that was planned last."""
-        self._has_tasks = False
-        self._stops: dict[tuple[str, Place], int] = {}
-        """Where the ranges of its tasks end."""
-        self._lead = _LEAD
         self._target: Places | None = None
         self._recovered: Places | None = None
         """Ends of the logs at the start: a run that was killed cannot have worked on anything past them."""
@@ -118,91 +111,53 @@ class Planner:
                 return start
             time.sleep(LOOK)
 
-    def shares(self) -> list[TaskSpec]:
+    def tasks(self) -> list[TaskSpec]:
         """The tasks of the batch that was planned last."""
         begin = self._places()
         if self._recovered is None or len(self._stream.feeds) > 1:
             patiently(self._feeds.look)
             self._recovered = self._recovered or dict(self._feeds.logs)
-        topic_id = self._topic_id
+        topic_id, recovered = self._topic_id, self._recovered
         self._feeds.tend(lambda: self._line.answer(loss=self._source.guard(topic_id, begin)))
-        found = [
-            share for feed in self._stream.feeds for name in feed.routes for share in self._shares_of(feed, name, begin)
-        ]
-        self._has_tasks = bool(found)
-        self._stops = {
-            (share.route, (part.topic, part.partition)): part.end for share in found for part in share.ranges
-        }
-        busy: dict[Place, set[str]] = {}
-        for share in found:
-            for part in share.ranges:
-                busy.setdefault((part.topic, part.partition), set()).add(share.route)
-        return [replace(share, others=self._others(share, busy)) for share in found]
-
-    def _shares_of(self, feed: Feed, name: str, begin: Places) -> list[TaskSpec]:
-        route, positions = self._routes[name], self._positions[name]
-        ranges = [
-            OffsetRange(*place, positions[place].begin, stop)
-            for place in self._ends
-            if place[0] == feed.topic and (stop := self._stop(feed, place, begin)) > positions[place].begin
-        ]
-        pool = max(self._feeds.partitions(feed), len(ranges))
-        lanes = max(1, route.lanes) * (1 if route.strict else pool)
-        tasks = self._line.orders.tasks or self._stream.tasks
-        own = [other for other in self._stream.feeds if name in other.routes]
-        ends = self._feeds.logs
-        topics = {other.topic for other in own}
-        since = tuple(
-            (*place, offset, self._commits.since(place)) for place, offset in begin.items() if place[0] in topics
-        )
+        parts = [self._part(place, at) for place, at in begin.items()]
+        pool = max(self._feeds.partitions(self._stream.feeds[0]), len({part.partition for part in parts}))
+        most = self._line.orders.tasks or self._stream.tasks
         return [
-            replace(
-                share,
-                step=feed.step,
-                since=since,
-                pending=tuple(
-                    OffsetRange(other.topic, part.partition, begin[place], ends[place])
-                    for other in own
-                    if other.step > feed.step
-                    for part in share.ranges
-                    if (place := (other.topic, part.partition)) in begin and ends.get(place, 0) > begin[place]
-                ),
-                is_recovering=any(
-                    part.start < (self._recovered or {}).get((part.topic, part.partition), 0) for part in share.ranges
-                ),
-                batch=self._batch,
-                topic_id="" if feed.step else self._topic_id,
-                positions=tuple((part.partition, positions[part.topic, part.partition]) for part in share.ranges),
+            TaskSpec(
+                tuple(found),
+                {
+                    name: self._lanes(route, pool, len({part.partition for part in found}), share)
+                    for name, route in self._routes.items()
+                },
+                any(part.length and begin[part.place] < recovered.get(part.place, 0) for part in found),
+                self._batch,
+                topic_id,
             )
-            for share in pack(name, ranges, lanes=lanes, tasks=tasks, is_strict=route.strict)
+            for found, share in pack(parts, tasks=most)
         ]
 
-    def _stop(self, feed: Feed, place: Place, begin: Places) -> int:
-        """Where a handler's range ends: what it has done before the others of its topic is done again after a crash."""
-        end = self._ends[place]
-        return end if len(feed.routes) == 1 else min(end, begin[place] + self._lead)
+    def _part(self, place: Place, begin: int) -> Part:
+        positions = {name: self._positions[name][place] for name in self._readers(place[0])}
+        log_end = self._feeds.logs.get(place, begin)
+        return Part(*place, positions, self._ends.get(place, begin), log_end, self._commits.since(place))
 
-    def _others(self, share: TaskSpec, busy: dict[Place, set[str]]) -> tuple[tuple[int, Position], ...]:
-        """What the handlers have finished that read the same partitions and have no task in this batch."""
-        names = next(feed.routes for feed in self._stream.feeds if feed.topic == share.ranges[0].topic)
-        found = []
-        for part in share.ranges:
-            place = (part.topic, part.partition)
-            idle = [self._positions[name][place] for name in names if name not in busy[place]]
-            if idle:
-                found.append((part.partition, merged(idle)))
-        return tuple(found)
+    @staticmethod
+    def _lanes(route: HandlerSpec, pool: int, count: int, share: float) -> int:
+        """Lanes of a task: of a pool of all partitions as much as it has of the work; strict ones stay with theirs."""
+        lanes = max(1, route.lanes)
+        return lanes * count if route.strict else max(1, round(lanes * pool * share))
 
     def _take_in(self) -> None:
         """Learn what the last batch has finished, look whether topics were recreated, and commit what that changes."""
         self._feeds.rest()
         self._is_unclean &= not self._ends
-        if self._ends and self._has_tasks:
+        if self._ends:
             progress = self._line.progress(self._batch)
             if progress is None:
                 patiently(self._as_the_group_says)
             else:
-                self._advance({(name, (topic, partition)): at for name, topic, partition, at in progress.positions})
+                for name, topic, partition, position in progress.positions:
+                    self._positions[name][topic, partition] = position
             self._commits.committed({place: self._merged(place) for place in self._ends}, self._topic_id)
         self._ends = {}
         self._notice_renewed()
@@ -210,14 +165,6 @@ class Planner:
         with suppress(BrokerUnavailableError):  # a commit names its topic: if that was recreated, the next run knows
             self._restart_if_other(at_most=0.0 if is_new else _LOOK_AT_ID)
         self._commits.commit(self._done(), self._topic_id)
-
-    def _advance(self, found: dict[tuple[str, Place], Position]) -> None:
-        for (name, place), position in found.items():
-            self._positions[name][place] = position
-        if all(position.begin >= self._stops.get(of, 0) for of, position in found.items()):
-            self._lead = min(_MOST_LEAD, self._lead * 2)
-        else:
-            self._lead = max(_LEAST_LEAD, self._lead // 2)
 
     def _as_the_group_says(self) -> None:
         """Begin again at what is committed: it is never more than what is finished."""

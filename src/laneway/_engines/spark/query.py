@@ -51,8 +51,8 @@ class Query:
         self._batch_done = batch_done
         self._channel = channel
         self._lock = threading.Lock()
-        self._given: Counter[int] = Counter()
-        """How many events of each attempt at a task of this batch were given."""
+        self._given: Counter[tuple[int, int]] = Counter()
+        """How many events of each handler in each attempt at a task of this batch were given."""
         self._kinds: Counter[type] = Counter()
         self.is_batch_over = threading.Event()
         self._folder: Path | None = None
@@ -134,11 +134,11 @@ class Query:
         """The events of the batch that runs, each once; `batch_done` gets the others."""
         with self._lock:
             running = self._channel.running()
-            return [event for figures in running for event in self._new(figures.attempt, figures.tally)]
+            return [event for each in running for event in self._new((each.attempt, each.task), each.tally)]
 
-    def _new(self, attempt: int, tally: Tally) -> list[Event]:
-        found = tally.events[self._given[attempt] :]
-        self._given[attempt] += len(found)
+    def _new(self, name: tuple[int, int], tally: Tally) -> list[Event]:
+        found = tally.events[self._given[name] :]
+        self._given[name] += len(found)
         kept = []
         for event in found:
             self._kinds[type(event)] += 1
@@ -170,12 +170,13 @@ class Query:
         # A stop in mid-batch fails this job. It must go on failing: a return would tell Spark that the batch is done.
         found = [TaskReport.decode(bytes(row.report)) for row in frame.collect()]
         self._commit(found)
-        for report in found:
-            total.add(report.tally)
-        total.lanes = sum(report.tally.lanes for report in found)  # tasks of one batch run side by side
+        tallies = {(report.attempt, number): tally for report in found for number, tally in report.tallies.items()}
+        for tally in tallies.values():
+            total.add(tally)
+        total.lanes = sum(tally.lanes for tally in tallies.values())  # tasks of one batch run side by side
         with self._lock:
             self._channel.batch_over([report.attempt for report in found])
-            events = [event for report in found for event in self._new(report.attempt, report.tally)]
+            events = [event for name, tally in tallies.items() for event in self._new(name, tally)]
             self._given.clear()
             self._kinds.clear()
         self.is_batch_over.set()
@@ -196,11 +197,7 @@ class Query:
                 if self._is_ending:
                     raise
                 time.sleep(_AGAIN)
-        positions = [
-            (report.route, report.topic, partition, position)
-            for report in reports
-            for partition, position in report.positions.items()
-        ]
+        positions = [found for report in reports for found in report.positions]
         self._channel.advance(Progress(self._channel.orders.channel, reports[0].batch, positions))
 
 

@@ -51,7 +51,7 @@ class QuerySpec:
     cluster: str = "main"
     """Name of the cluster that is read."""
     tasks: int = 2
-    """Most tasks per handler and batch."""
+    """Most tasks of a batch."""
     batch_time: float = 5.0
     """Seconds after which the tasks of a batch begin no further record."""
     start: str = "earliest"

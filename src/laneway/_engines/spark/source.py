@@ -21,10 +21,10 @@ SCHEMA = "report binary"
 
 
 class Task(InputPartition):
-    """One share, as Spark carries it."""
+    """One task, as Spark carries it."""
 
-    def __init__(self, share: TaskSpec) -> None:
-        self.share = share
+    def __init__(self, spec: TaskSpec) -> None:
+        self.spec = spec
 
 
 class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -61,13 +61,13 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         del start, end  # numbers of batches; the planner has the one that it planned last
-        return [Task(share) for share in self._planner.shares()]
+        return [Task(spec) for spec in self._planner.tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from laneway._engines.spark.task import run_task
 
         assert isinstance(partition, Task)  # noqa: S101 - for the type checker: Spark gives back what we gave
-        report = run_task(self._stream, partition.share)
+        report = run_task(self._stream, partition.spec)
         yield pa.RecordBatch.from_arrays([pa.array([report.encode()], pa.binary())], names=["report"])
 
 

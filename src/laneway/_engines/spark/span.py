@@ -1,63 +1,41 @@
-"""A span: the part of a task's ranges that is handled before its time is up."""
+"""A span: for how long a task begins records, and what reads the source for it."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.processor import Processor
-from laneway._engines.spark.plan import Position
+from laneway._kafka import OffsetRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import pyarrow as pa
 
-    from laneway._core.copy_index import CopyIndex
     from laneway._declare.record import Record
     from laneway._engines.spark.control_link import ControlLine
-    from laneway._kafka import AssignedConsumer, OffsetRange
-    from laneway.observe import Tally
+    from laneway._kafka import AssignedConsumer, OffsetAndMetadata, PartitionOwner, Place
+    from laneway._runtime.handler_worker import HandlerWorker
+    from laneway._runtime.partition import Partition
 
-__all__ = ["Span", "SpanProcessor"]
+__all__ = ["Span", "SpanSource"]
 
-_SOON = 1.0  # seconds: at a stop a try that is due sooner is still waited for
+_WAIT = 0.005  # seconds to wait for records: the client waits as long for the last ones of a range that has gaps
+_BESIDE = 0.002  # seconds between looks at retry topics when the source is read to its end
 
 
 class Span:
-    """A reader whose records end with their ranges, when time is up, or when the driver asks for a pause or a stop.
-
-    What is finished already is left out, and so is what a killed run has copied.
+    """The time in which a task begins records: it ends by time, or when the driver asks for a pause or a stop.
 
     Args:
-        reader: reads the ranges.
-        positions: partition to what is finished of it.
-        copied: the copies that a killed run has left.
         line: to the driver.
-        seconds: how long it reads.
+        seconds: how long it is.
     """
 
-    def __init__(
-        self,
-        reader: AssignedConsumer,
-        positions: dict[int, Position],
-        copied: CopyIndex,
-        *,
-        line: ControlLine,
-        seconds: float,
-    ) -> None:
-        self._reader = reader
-        self._positions = positions
-        self._copied = copied
+    def __init__(self, line: ControlLine, seconds: float) -> None:
         self._line = line
         self._ends_at = time.monotonic() + seconds
         self._is_over = False
-        self._unfinished = {
-            partition: (position.end, frozenset(position.unfinished))
-            for partition, position in positions.items()
-            if position.unfinished
-        }
-        """Of the partitions that were read further than their first unfinished offset."""
 
     @property
     def is_over(self) -> bool:
@@ -73,110 +51,130 @@ class Span:
         """Whether no span follows: a record that waits for its next try need not be waited for."""
         return self._line.orders.is_stopping
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Nothing more will be read."""
-        return self._reader.is_exhausted or self.is_over
 
-    def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
-        """Up to *most* records."""
-        records = self._reader.fetch(most, timeout)
-        if self._unfinished:
-            records = [record for record in records if self._is_open(record.partition, record.offset)]
-        return self._copied.fresh(records)
+class SpanSource:
+    """Reads ranges of the source's partitions, as a `RecordSource` without a group.
 
-    def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
-        """As `fetch`, as a table; copies of rows are not recognised."""
-        table: pa.Table | None = self._reader.fetch_table(most, timeout)
-        if table is None or not self._unfinished:
-            return table
-        places = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
-        return table.filter([self._is_open(partition, offset) for partition, offset in places])
+    What is finished by all handlers is left out. A fast handler is not read ahead for: what is handled while it is in
+    the processor's cache takes less time than what waited in a full buffer. A columnar handler that is alone is given
+    tables that are made of the client's messages; with an object for each row it would take 1.6 times as long.
 
-    def reached(self, ranges: Sequence[OffsetRange], processor: Processor) -> dict[int, Position]:
-        """How far each partition has come. The processor is done but for what was dropped."""
-        ledger = processor.steps[0].ledger
-        return {
-            part.partition: self._positions.get(part.partition, Position(part.start)).moved(
-                self._reader.reached(part), ledger.unfinished(part.partition)
-            )
-            for part in ranges
-        }
-
-    def _is_open(self, partition: int, offset: int) -> bool:
-        end, unfinished = self._unfinished.get(partition, (0, frozenset()))
-        return offset >= end or offset in unfinished
-
-
-class SpanProcessor(Processor):
-    """A processor of one step that drops what no lane has begun when its span is over. The next span reads it again.
-
-    A record that waits for its next try in place is kept, because only this processor knows how often it was tried. So
-    no record can be tried without end, however short the spans are. At a stop, which no span follows, it is dropped,
-    and what lies below the highest record begun is handled: the lag is exact, and the next run finds nothing under way.
+    Args:
+        reader: reads them; it is kept.
+        stops: the partitions, and where reading ends in each.
+        handlers: those that are fed.
     """
 
-    def __init__(self, *args: Any, span: Span, **rest: Any) -> None:
-        super().__init__(*args, **rest)
-        self._span = span
-        self._dropped: list[tuple[int, int]] = []
-        self._cuts: dict[int, int] | None = None
-        """Partition to the offset from which on nothing was begun when the stop came."""
+    epoch = 0
+    is_member = True
 
-    def tick(self) -> None:
-        """Let time pass."""
-        super().tick()
-        if self.is_closing and self.records and self._span.is_over:
-            if self._span.is_last:
-                self._wind_up()
+    def __init__(
+        self,
+        reader: AssignedConsumer,
+        stops: Collection[tuple[Partition, int]],
+        handlers: Sequence[HandlerWorker] = (),
+    ) -> None:
+        self.passed = 0
+        self.lost = 0
+        """Offsets that were deleted before they were read."""
+        self._reader = reader
+        self._partitions = {partition.place[1]: partition for partition, _ in stops}
+        self._ranges = [OffsetRange(*part.place, part.start, stop) for part, stop in stops if stop > part.start]
+        self._handlers = handlers
+        self._takes_tables = len(handlers) == 1 and handlers[0].spec.kind == "columnar"
+        self._has_inherited = any(partition.inherited is not None for partition, _ in stops)
+
+    def open(self) -> None:
+        """Begin to read. Until then the reader may be used for something else, such as looking for copies."""
+        self._reader.open(self._ranges)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every range is read to its end."""
+        return self._reader.is_exhausted
+
+    def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
+        """There is no group."""
+
+    def read(self, most: int, timeout: float) -> list[Record[Any]]:
+        """Up to *most* records, as soon as there are some."""
+        reader = self._reader
+        if reader.is_exhausted:
+            time.sleep(min(timeout, _BESIDE))
+            return []
+        for handler in self._handlers:
+            if handler.is_fast or self._takes_tables:
+                handler.intake.wait_until_few(min(timeout, _WAIT))
+        if self._takes_tables:
+            self._read_table(self._handlers[0], timeout)
+            return []
+        records = reader.fetch(most, min(timeout, _WAIT))
+        if self._has_inherited:
+            records = self._without_inherited(records)
+        if reader.is_exhausted:
+            for partition, offset in {record.partition: record.offset for record in records}.items():
+                self._partitions[partition].delivered = offset + 1  # first: what is delivered is not finished yet
+            self._settle()
+        return records
+
+    def known(self, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
+        """Who planned the ranges knows that."""
+        del places, timeout
+        return {}
+
+    def apply_pauses(self) -> None:
+        """Read no partition that has a reason to be paused, and all others."""
+        self._reader.pause([number for number, partition in self._partitions.items() if partition.paused])
+
+    def seek(self, place: Place, offset: int) -> None:
+        """Ranges are read from their starts to their ends."""
+
+    def close(self) -> None:
+        """Read nothing more; the connection is kept."""
+        if not self._reader.is_exhausted:
+            self._settle()
+        known = [(self._partitions[number].inherited, start, end) for number, start, end in self._reader.gone]
+        self.lost = self._reader.lost - sum(found.count(start, end) for found, start, end in known if found is not None)
+        self._reader.close()
+
+    def _without_inherited(self, records: list[Record[Any]]) -> list[Record[Any]]:
+        fresh = []
+        for record in records:
+            partition = self._partitions[record.partition]
+            if partition.inherited is not None and partition.inherited.has(record.offset):
+                partition.reached = record.offset + 1
+                self.passed += 1
             else:
-                self._drop_all()
+                fresh.append(record)
+        return fresh
 
-    def close(self) -> Tally:
-        """Check that nothing is left but what was dropped, and give the tally."""
-        ledger = self.steps[0].ledger
-        if self.is_done and ledger.outstanding == len(self._dropped):
-            ledger.finish_all(self._dropped)
-        return super().close()
+    def _read_table(self, handler: HandlerWorker, timeout: float) -> None:
+        """Give a handler a table, if it has none that waits."""
+        reader, intake = self._reader, handler.intake
+        if intake.has_table:
+            return
+        table = reader.fetch_table(handler.spec.size, timeout)
+        if table is not None and self._has_inherited:
+            rows = table.num_rows
+            table = table.filter(self._are_open(table))
+            self.passed += rows - table.num_rows
+        ends = {part.partition: reader.reached(part) for part in self._ranges}
+        if table is not None and table.num_rows:
+            self.passed += table.num_rows
+            for number, end in ends.items():
+                self._partitions[number].delivered = end
+            intake.put_table(table, {self._partitions[number].place: end for number, end in ends.items()})
+        if reader.is_exhausted:
+            self._settle()
 
-    def _drop_all(self) -> None:
-        """Drop what no lane has begun, but for what was tried."""
-        kept: set[Hashable] = set()
-        if self.spec.kind == "unique":
-            # With the newest of a key go those that it stands in for: one that is read again would have the last word.
-            kept = {self.spec.lane_key(record) for record in self.steps[0].scheduler.waiting() if _is_tried(record)}
-        self._hand_over(lambda record: not _is_tried(record) and not (kept and self.spec.lane_key(record) in kept))
+    def _are_open(self, table: pa.Table) -> list[bool]:
+        """Which rows of a table are not finished."""
+        places = zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
+        known = {number: partition.inherited for number, partition in self._partitions.items()}
+        return [(found := known[number]) is None or not found.has(offset) for number, offset in places]
 
-    def _wind_up(self) -> None:
-        """Drop what lies past everything begun, and what is tried again much later: little is left past an offset."""
-        if self._cuts is None:
-            self._cuts = {}
-            waiting: dict[int, set[int]] = {}
-            for record in self.steps[0].scheduler.waiting():
-                waiting.setdefault(record.partition, set()).add(record.offset)
-            for partition, offsets in waiting.items():
-                seen = self.steps[0].ledger.snapshot(partition)
-                cut = 0 if seen is None else seen[0]
-                while cut - 1 in offsets:
-                    cut -= 1
-                self._cuts[partition] = cut
-        cuts = self._cuts
-        late = {id(record) for record in self.steps[0].scheduler.postponed(self._clock.monotonic() + _SOON)}
-        self._hand_over(
-            lambda record: record.offset >= cuts.get(record.partition, record.offset + 1) or id(record) in late
-        )
-
-    def _hand_over(self, is_unwanted: Callable[[Record[Any]], bool]) -> None:
-        def dropped(record: Record[Any]) -> bool:
-            if not is_unwanted(record):
-                return False
-            self._dropped.append((record.partition, record.offset))
-            self.tally.read -= 1
-            self.tally.size -= record.size
-            return True
-
-        self.steps[0].scheduler.drop(dropped)
-
-
-def _is_tried(record: Record[Any]) -> bool:
-    return record.attempt - record.before > 1
+    def _settle(self) -> None:
+        """Take note of offsets at the ends of ranges that hold no record."""
+        for part in self._ranges:
+            partition = self._partitions[part.partition]
+            partition.reached = max(partition.reached, self._reader.reached(part))

@@ -1,98 +1,196 @@
-"""One task: read a share's ranges, run the handler on every record, say in one row how far it has come."""
+"""One task: read some partitions, run all handlers on every record, say in one row how far each has come."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from laneway._clock import SystemClock
-from laneway._core.call import Call
-from laneway._engines.spark.plan import TaskReport
-from laneway._engines.spark.span import Span, SpanProcessor
+from laneway._core.commands import Inherit, Load
+from laneway._engines.spark.plan import Position, TaskReport
+from laneway._engines.spark.span import Span, SpanSource
 from laneway._engines.spark.worker import worker_of
-from laneway._runtime.recovery import recover_copies
-from laneway._runtime.runners import EventLoopRunner, TableRunner, ThreadRunner
+from laneway._runtime.assignment import FixedAssignment, NothingToRecover, PlannedDue
+from laneway._runtime.flow import Flow
+from laneway._runtime.former_copies import Portion, recover_copies
+from laneway._runtime.partition import Partition, Partitions
+from laneway._runtime.read_plan import ReadPlan
+from laneway._runtime.retry_source import RetrySource
+from laneway._runtime.worker_loop import WorkerLoop
 
 if TYPE_CHECKING:
-    from laneway._declare.handler import HandlerSpec
+    from collections.abc import Iterator
+
     from laneway._engines.spark.plan import TaskSpec
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._engines.spark.worker import Worker
+    from laneway._runtime.handler_worker import HandlerWorker
+    from laneway.observe import Tally
 
 __all__ = ["run_task"]
 
+_LOOK = 0.02  # seconds between looks at the orders while handlers end
 
-def run_task(stream: QuerySpec, share: TaskSpec) -> TaskReport:
-    """Run a share until its ranges or its time end.
+
+def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
+    """Run a task until its ranges or its time end.
 
     When this returns, every record that the report calls finished has reached a durable outcome.
     """
     worker = worker_of(stream)
-    route = worker.route_of(share.route, share.step)
     context = TaskContext.get()
     tries, attempt, task = (
         (0, 0, 0) if context is None else (context.attemptNumber(), context.taskAttemptId(), context.partitionId())
     )
-    backlog, copied = recover_copies(worker, route, share, is_repeated=share.is_recovering or tries > 0)
-    clock, breaker = SystemClock(), worker.host.breakers[stream.app, route.name]
     line = worker.line_to(stream.control)
-    reader = worker.reader_of(route.topic.name)
-    span = Span(reader, dict(share.positions), copied, line=line, seconds=stream.batch_time)
-    processor = SpanProcessor(
-        [route],
-        stream.app,
-        lanes=route.processes or share.lanes,
-        sender=worker.sender,
-        clock=clock,
-        per_partition=max(1, route.lanes) if route.strict else None,
-        notice=line.notice,
-        deferred=backlog,
-        breaker=breaker,
-        span=span,
-    )
-    if route.breaker is not None and line.link is not None:
-        line.link.watch_breaker(stream.app, route.name, breaker)
-    processor.outbox.diagnose = worker.monitor.trouble
-    processor.pace = worker.host.paces.get((stream.app, route.name), 0.0)
-    reader.open(share.ranges)
-    worker.host.is_busy = True
-    line.watch(task, attempt, processor.tally)
+    span = Span(line, stream.batch_time)
+    run = TaskRun(worker, stream, spec, span)
+    # A number for the counts of each handler: a task has as many as there are handlers.
+    numbers = {task * len(run.handlers) + at: handler for at, handler in enumerate(run.handlers)}
+    worker.is_busy = True
+    for number, handler in numbers.items():
+        line.watch(number, attempt, handler.processor.tally)
     try:
-        _run(worker, route, processor, clock, span)
-        positions = span.reached(share.ranges, processor)
+        run.recover(is_repeated=spec.is_recovering or tries > 0)
+        run.work()
+        positions = list(run.positions())
+        tallies = run.close()
     finally:
-        line.unwatch(task)
-        worker.host.is_busy = False
-        reader.close()
-    worker.host.paces[stream.app, route.name] = processor.pace
-    tally = processor.close()
-    tally.gaps, tally.lost, tally.already_copied = reader.gaps, reader.lost, copied.already_copied
+        for number in numbers:
+            line.unwatch(number)
+        worker.is_busy = False
     return TaskReport(
-        share.batch,
+        spec.batch,
         attempt,
-        route.name,
-        route.topic.name,
-        share.topic_id,
+        stream.topic,
+        spec.topic_id,
         positions,
-        dict(share.others),
-        {partition: time for topic, partition, _, time in share.since if topic == route.topic.name},
-        tally,
+        [(part.topic, part.partition, part.since) for part in spec.parts if part.length],
+        dict(zip(numbers, tallies, strict=True)),
     )
 
 
-def _run(worker: Worker, route: HandlerSpec, processor: SpanProcessor, clock: SystemClock, span: Any) -> None:
-    if route.kind == "columnar":
-        TableRunner(processor, clock).run(span)
-    elif route.is_async:
-        worker.host.loop.run_until_complete(_run_async(processor, Call(route, clock), clock, span))
-    elif route.processes:
-        runner = worker.processes_of(route, processor)
-        runner.run(span)
-        worker.keep(route, runner)
-    else:
-        ThreadRunner(processor, Call(route, clock), clock).run(span)
+class TaskRun:
+    """A `WorkerLoop` over the partitions of a task, and the handlers that it feeds."""
 
+    def __init__(self, worker: Worker, stream: QuerySpec, spec: TaskSpec, span: Span) -> None:
+        self._worker = worker
+        self._spec = spec
+        self._span = span
+        self.handlers: list[HandlerWorker] = worker.handlers(spec.lanes, stream)
+        self._parts = {part.place: part for part in spec.parts if part.length}
+        fed = {
+            topic: [handler for handler in self.handlers if topic in handler.topics]
+            for topic in {part.topic for part in spec.parts}
+        }
+        self._fed = fed
+        partitions = Partitions()
+        for place, part in self._parts.items():
+            position = part.position
+            owned = Partition(place, fed[part.topic], position.begin)
+            owned.inherited = position.finished_from(position.begin)
+            partitions.begin(owned)
+        feeds = [feed for feed in stream.feeds if any(topic == feed.topic for topic, _ in self._parts)]
+        source, retries = stream.topic, [feed.topic for feed in feeds if feed.step]
+        is_delayed = any(feed.delay for feed in feeds if not feed.step)
+        plan = ReadPlan(topics=[source], retry_topics={source: retries}, delayed=[source] if is_delayed else ())
+        beside = [place for place in self._parts if place[0] in plan.beside]
+        live = [(partitions[place], part.stop) for place, part in self._parts.items() if place[0] in plan.live]
+        self._source = SpanSource(worker.reader_of(source), [] if is_delayed else live, fed.get(source, ()))
+        self._retries = RetrySource(
+            plan.beside, partitions, stream.consumer, skip_lost=stream.skip_lost, readers=worker.readers
+        )
+        self._partitions = partitions
+        self._loop = WorkerLoop(
+            plan,
+            source=self._source,
+            rebalance=FixedAssignment(partitions, fed),
+            flow=Flow(partitions, fed, plan.live),
+            recovery=NothingToRecover(),
+            workers=fed,
+            retry_source=self._retries,
+            monitor=PlannedDue({place: self._parts[place].stop for place in beside}),
+        )
 
-async def _run_async(processor: SpanProcessor, call: Call, clock: SystemClock, span: Any) -> None:
-    await EventLoopRunner(processor, call, clock).run(span)
+    def recover(self, *, is_repeated: bool) -> None:
+        """Let the handlers know what is finished, what waits on retry topics, and what a killed run has copied."""
+        parts = self._spec.parts
+        for handler in self.handlers:
+            spec = handler.spec
+            for part in self._parts.values():
+                own, begin = part.positions.get(spec.name), part.position.begin
+                found = None if own is None or own == part.position else own.finished_from(begin)
+                if found is not None:
+                    handler.post(Inherit(*part.place, found))
+            if not (is_repeated or spec.parks_behind):
+                continue
+            finished = {part.place: part.position.finished_from(part.position.begin) for part in parts}
+            portion = Portion(
+                {part.partition for part in parts},
+                {part.place: (part.position.begin, part.since) for part in parts},
+                # A task that was killed has added to what there was when this one was planned.
+                None if is_repeated else {part.place: part.log_end for part in parts if part.topic != spec.topic.name},
+                {place: found for place, found in finished.items() if found is not None},
+            )
+            steps = handler.processor.steps
+            waiting, copied = recover_copies(
+                self._worker, [step.spec for step in steps], portion, is_repeated=is_repeated
+            )
+            for step, index in zip(steps, copied, strict=True):
+                step.copied.merge(index)
+            if waiting:
+                handler.post(Load(waiting))
+
+    def work(self) -> None:
+        """Read, and run the handlers, until everything is finished or the span is over and what was begun is."""
+        try:
+            self._source.open()
+            for handler in self.handlers:
+                handler.start()
+            try:
+                self._loop.run(self._is_read)
+            finally:
+                self._loop.close()
+            for handler in self.handlers:
+                handler.complete()
+            self._drain()
+        except BaseException:
+            for handler in self.handlers:  # no call may go on when the task is tried again elsewhere
+                handler.finish()
+                handler.abandon()
+            for handler in self.handlers:
+                while not handler.wait(1.0):
+                    pass
+            raise
+
+    def positions(self) -> Iterator[tuple[str, str, int, Position]]:
+        """How far each handler has come; each is done but for what was dropped."""
+        for place, part in self._parts.items():
+            owned = self._partitions[place]
+            for handler in self._fed[part.topic]:
+                name = handler.spec.name
+                yield name, *place, part.positions[name].moved(*owned.progress_of(handler))
+
+    def close(self) -> list[Tally]:
+        """Check that nothing is left, and give the counts of each handler."""
+        tallies = [handler.close() for handler in self.handlers]
+        tallies[0].lost += self._source.lost
+        tallies[0].gaps += max(0, self._loop.gaps - sum(tally.lost for tally in tallies))
+        return tallies
+
+    def _is_read(self) -> bool:
+        """Whether nothing more is to be read."""
+        if self._span.is_over or (self._source.is_exhausted and self._retries.is_idle):
+            return True
+        return any(handler.is_over for handler in self.handlers)
+
+    def _drain(self) -> None:
+        """Wait for the handlers. When the span is over they begin nothing more; when one has failed, none does."""
+        is_told: bool | None = None
+        while running := [handler for handler in self.handlers if not handler.is_over]:
+            has_failed = any(handler.error is not None for handler in self.handlers)
+            if (self._span.is_over or has_failed) and is_told is not (is_last := self._span.is_last or has_failed):
+                is_told = is_last
+                for handler in running:
+                    handler.finish(is_last=is_last)
+            running[0].wait(_LOOK)

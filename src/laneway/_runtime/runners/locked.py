@@ -45,6 +45,11 @@ class LockedRunner(ABC):
         self._broken: BaseException | None = None
         """What ended a lane, and so ends the run."""
 
+    @property
+    def lock(self) -> threading.Lock:
+        """Guards the processor."""
+        return self._lock
+
     def wake(self) -> None:
         """Look again at source and processor. Any thread may call it."""
         with self._lock:

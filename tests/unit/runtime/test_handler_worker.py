@@ -8,7 +8,7 @@ import time
 import pytest
 
 from laneway import App
-from laneway._engines.direct.station import Station
+from laneway._runtime.handler_worker import HandlerWorker
 from support.core import FakeSender, make_route
 from support.stations import ORDERS, row, station_of
 from support.waiting import eventually
@@ -18,7 +18,7 @@ from support.waiting import eventually
 def test_lanes_are_those_of_the_partitions_that_are_ours(processes, lanes):
     """More and fewer while it runs; a number of processes stays what it is."""
     route = make_route(lanes=2, processes=processes)
-    station = Station(
+    station = HandlerWorker(
         route, "shop", lanes=processes or 2, sender=FakeSender(), loop=lambda: None,
         notice=lambda text: None, listener=lambda event: None,
     )  # fmt: skip

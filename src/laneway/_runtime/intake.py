@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Intake"]
 
+_FEW = 1_000  # records: what waits of so many is still in the processor's cache when it is handled
+
 
 class Intake:
     """Where a runner reads from. Readers put lists of records in; only the runner's own thread takes them out.
@@ -28,6 +30,8 @@ class Intake:
 
     def __init__(self) -> None:
         self.is_exhausted = False
+        """Whether nothing is to be taken out any more."""
+        self._is_complete = self._is_ended = False
         self.arrived: Callable[[], None] = lambda: None
         """Called when records arrive at an empty intake."""
         self.sift: Callable[[Sequence[Record[Any]]], Sequence[Record[Any]]] = lambda records: records
@@ -37,6 +41,9 @@ class Intake:
         self.records = 0
         self.size = 0
         self._lists: deque[list[Record[Any]]] = deque()
+        self._tables: deque[tuple[pa.Table, dict[Place, int]]] = deque()
+        self._has_few = threading.Event()
+        self._has_few.set()
         self._news = threading.Event()
         self.table: dict[Place, int] = {}
         """Of a columnar handler: partitions of the table that is in work, and the offsets that it reaches to."""
@@ -47,6 +54,11 @@ class Intake:
         """Whether something waits to be taken out."""
         return bool(self._lists)
 
+    @property
+    def has_table(self) -> bool:
+        """Whether a table waits to be taken out."""
+        return bool(self._tables)
+
     def put(self, records: list[Record[Any]]) -> None:
         """Add records, those of each partition in offset order. Any thread may call it."""
         size = sum([record.size for record in records])
@@ -55,9 +67,29 @@ class Intake:
             self._lists.append(records)
             self.records += len(records)
             self.size += size
+            if self.records > _FEW:
+                self._has_few.clear()
         if is_first:
             self._news.set()
             self.arrived()
+
+    def put_table(self, table: pa.Table, ends: dict[Place, int]) -> None:
+        """Add records as the table of a columnar handler.
+
+        Args:
+            table: the rows.
+            ends: the partitions that they are of, and the offsets that they reach to.
+        """
+        with self._lock:
+            self._tables.append((table, ends))
+            self.records += table.num_rows
+            self.size += table.nbytes
+            self._has_few.clear()
+        self._news.set()
+
+    def wait_until_few(self, timeout: float) -> None:
+        """Wait until little waits to be taken out, for so many seconds at most. Any thread may call it."""
+        self._has_few.wait(timeout)
 
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records; waits for some no longer than *timeout* seconds."""
@@ -77,8 +109,7 @@ class Intake:
                 found = found[:most]
             self.records -= len(found)
             self.size -= sum([record.size for record in found])
-            if self._lists:
-                self._news.set()
+            self._taken()
         return found
 
     def fetch_table(self, most: int, timeout: float) -> pa.Table | None:
@@ -86,7 +117,11 @@ class Intake:
         from laneway._kafka.convert import table_of_records
 
         self.settle()
-        records = list(self.sift(self.fetch(most, timeout)))
+        if not (self._lists or self._tables):
+            self._news.wait(timeout)
+        if self._tables:
+            return self._take_table()
+        records = list(self.sift(self.fetch(most, 0.0)))
         if not records:
             return None
         topic = records[0].topic
@@ -106,15 +141,42 @@ class Intake:
         self.settled |= self.table
         self.table = {}
 
+    def _take_table(self) -> pa.Table:
+        with self._lock:
+            self._news.clear()
+            table, self.table = self._tables.popleft()
+            self.records -= table.num_rows
+            self.size -= table.nbytes
+            self._taken()
+        return table
+
+    def _taken(self) -> None:
+        """Called with the lock held, after something was taken out."""
+        if self._lists or self._tables:
+            self._news.set()
+        elif self._is_complete:
+            self.is_exhausted = True
+        if self.records <= _FEW:
+            self._has_few.set()
+
     def _put_back(self, records: list[Record[Any]]) -> None:
         with self._lock:
+            self.is_exhausted = self._is_ended
             self._lists.appendleft(records)
             self.records += len(records)
             self.size += sum([record.size for record in records])
             self._news.set()
 
+    def complete(self) -> None:
+        """Nothing more will come; what was put in is to be taken out."""
+        with self._lock:
+            self._is_complete = True
+            self.is_exhausted |= not (self._lists or self._tables)
+        self._news.set()
+        self.arrived()
+
     def end(self) -> None:
-        """Nothing more will come."""
-        self.is_exhausted = True
+        """Nothing more will come, and what was put in stays here."""
+        self.is_exhausted = self._is_ended = True
         self._news.set()
         self.arrived()

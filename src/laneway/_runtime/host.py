@@ -8,13 +8,16 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from laneway._runtime.clients import new_loop
+from laneway.observe import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from laneway._declare.app import App
 
 __all__ = ["AppHost"]
+
+_log = logger("runtime")
 
 _END = 5.0  # seconds that tasks of the user's own get to end when they are cancelled
 
@@ -42,14 +45,22 @@ class AppHost:
 
     def open(self) -> None:
         """Run the setup hooks."""
-        self._call_all(self._app.setups)
+        for hook in self._app.setups:
+            self._call(hook)
 
     def close(self) -> None:
-        """Run the cleanup hooks and end the loop."""
-        try:
-            self._call_all(self._app.cleanups)
-        finally:
-            self._end_loop()
+        """Run the cleanup hooks and end the loop. When a hook fails the others run all the same, and it is raised."""
+        failed: list[Exception] = []
+        for hook in self._app.cleanups:
+            try:
+                self._call(hook)
+            except Exception as error:  # noqa: BLE001 - the user's own code
+                failed.append(error)
+        self._end_loop()
+        for other in failed[1:]:
+            _log.error("a cleanup failed, too", exc_info=other)
+        if failed:
+            raise failed[0]
 
     def _end_loop(self) -> None:
         if self._loop is None or self._thread is None:
@@ -58,11 +69,10 @@ class AppHost:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_END)
 
-    def _call_all(self, hooks: Iterable[Callable[[], Any]]) -> None:
-        for hook in hooks:
-            answer = hook()
-            if inspect.isawaitable(answer):
-                asyncio.run_coroutine_threadsafe(_awaited(answer), self.loop).result()
+    def _call(self, hook: Callable[[], Any]) -> None:
+        answer = hook()
+        if inspect.isawaitable(answer):
+            asyncio.run_coroutine_threadsafe(_awaited(answer), self.loop).result()
 
     @staticmethod
     def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from laneway._engines.direct.intake import Intake
+from laneway._runtime.intake import Intake
 from support.core import make_record, make_records
 
 

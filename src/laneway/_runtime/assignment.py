@@ -1,0 +1,180 @@
+"""Assignment: how a loop comes by its partitions; and the one that is fixed, without a group."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from laneway._runtime.monitor import BrokerView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laneway._kafka import Place
+    from laneway._runtime.fed_handler import FedHandler
+    from laneway._runtime.partition import Partitions
+
+__all__ = ["Assignment", "DueView", "FixedAssignment", "LogWatch", "LoopCommitter", "NothingToRecover", "PlannedDue"]
+
+
+class LogWatch(Protocol):
+    """What is done about logs that are not those that were read."""
+
+    ends: dict[Place, int]
+    """Where the logs of recreated topics ended when that was noticed."""
+
+    def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
+        """A retry topic seems to have been recreated."""
+        ...
+
+    def settle_suspects(self) -> None:
+        """Find out whether it was."""
+        ...
+
+    def lose(self, topic: str, count: int) -> None:
+        """So many records were deleted before they could be read."""
+        ...
+
+
+class LoopCommitter(Protocol):
+    """Says what is finished, while a loop runs and at its end."""
+
+    count: int
+    """Records that were read since the last commit."""
+    is_done: bool
+    """Whether everything finished was committed at the end."""
+
+    def tend(self, now: float) -> None:
+        """Act on answers, and commit when it is time."""
+        ...
+
+    def commit_last(self, now: float) -> bool:
+        """Commit for the last time; asked until it says True."""
+        ...
+
+
+class Assignment(Protocol):
+    """Gives a loop its partitions; only the loop's thread calls it."""
+
+    partitions: Partitions
+    is_leaving: bool
+    """Whether nothing is to be waited for any more when partitions are given back."""
+    has_joined: threading.Event
+    """Set when it is known which partitions there are."""
+
+    @property
+    def logs(self) -> LogWatch:
+        """What is done about logs that are not those that were read."""
+        ...
+
+    def begin(self) -> None:
+        """The loop begins."""
+        ...
+
+    def has_read(self) -> None:
+        """The source was asked for records; what was read is not given to handlers yet."""
+        ...
+
+    def committer(self, now: float) -> LoopCommitter:
+        """What commits for the loop."""
+        ...
+
+
+class DueView(Protocol):
+    """Knows what is due of topics whose records wait until they are old."""
+
+    @property
+    def view(self) -> BrokerView:
+        """What is known now."""
+        ...
+
+    @property
+    def recreated(self) -> deque[tuple[str, Mapping[Place, int]]]:
+        """Retry topics that seem to be recreated, and how far their logs went before."""
+        ...
+
+
+class FixedAssignment:
+    """Partitions that are given once. Nothing comes or goes, and who planned them commits and watches the logs.
+
+    Args:
+        partitions: the partitions.
+        workers: topic, of retries too, to those of the handlers that read it.
+    """
+
+    def __init__(self, partitions: Partitions, workers: Mapping[str, Sequence[FedHandler]]) -> None:
+        self.partitions = partitions
+        self.is_leaving = False
+        self.has_joined = threading.Event()
+        self.ends: dict[Place, int] = {}
+        self.count = 0
+        self.is_done = True
+        self._workers = workers
+
+    @property
+    def logs(self) -> FixedAssignment:
+        """Itself: it has nothing to do about them."""
+        return self
+
+    def begin(self) -> None:
+        """Everything is known already."""
+        self.has_joined.set()
+
+    def has_read(self) -> None:
+        """Nobody else can have the partitions."""
+
+    def committer(self, now: float) -> FixedAssignment:
+        """Itself: what is finished is reported at the end."""
+        del now
+        return self
+
+    def tend(self, now: float) -> None:
+        """Nothing is committed meanwhile."""
+
+    def commit_last(self, now: float) -> bool:
+        """Nothing is committed here."""
+        del now
+        return True
+
+    def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
+        """Who planned the partitions does that."""
+
+    def settle_suspects(self) -> None:
+        """Who planned the partitions does that."""
+
+    def lose(self, topic: str, count: int) -> None:
+        """So many records were deleted before they could be read."""
+        self._workers[topic][0].lose(count)
+
+
+class PlannedDue:
+    """What is due, as it was planned.
+
+    Args:
+        due: up to where partitions may be read.
+    """
+
+    def __init__(self, due: Mapping[Place, int]) -> None:
+        self.view = BrokerView(due={place: (0, end) for place, end in due.items()})
+        self.recreated: deque[tuple[str, Mapping[Place, int]]] = deque()
+
+
+class NothingToRecover:
+    """A recovery for partitions of which everything was looked up before."""
+
+    is_idle = True
+
+    def begin(
+        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], *, unclean: list[int]
+    ) -> list[int]:
+        """Nothing is looked up."""
+        del source, partitions, starts, unclean
+        return []
+
+    def end(self, source: str, partition: int) -> None:
+        """Nothing is looked up."""
+
+    def done(self) -> list[Place]:
+        """Nothing was looked up."""
+        return []

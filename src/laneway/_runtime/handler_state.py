@@ -1,0 +1,56 @@
+"""HandlerState: what a process keeps of a handler from one worker to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from laneway._core.breaker import BreakerState
+from laneway._core.step_function import on_all_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from laneway._declare.handler import HandlerSpec
+    from laneway._runtime.runners import ProcessRunner
+
+__all__ = ["HandlerState"]
+
+
+class HandlerState:
+    """What was learnt of a handler, and what is costly to make. One worker at a time uses it.
+
+    Args:
+        spec: the handler.
+        app: the app's name.
+        dumps: pickles what its processes run; given by a process that has no main module which they could import.
+        keeps_processes: whether its processes live on when a worker ends, for the next one.
+    """
+
+    __slots__ = ("breaker", "called", "dumps", "keeps_processes", "pace", "processes", "spec", "specs")
+
+    def __init__(
+        self,
+        spec: HandlerSpec,
+        app: str,
+        *,
+        dumps: Callable[[Any], bytes] | None = None,
+        keeps_processes: bool = False,
+    ) -> None:
+        self.spec = spec
+        self.specs = [spec.at_step(app, step) for step in range(spec.retry.hops + 1)]
+        """The handler on its source and on each of its retry topics."""
+        self.called = on_all_steps(spec, app)
+        """The handler with the functions that stand in for it on some steps."""
+        self.dumps = dumps
+        self.keeps_processes = keeps_processes
+        self.breaker = BreakerState()
+        self.pace = 0.0
+        """Seconds a call takes."""
+        self.processes: ProcessRunner | None = None
+        """Runs its processes, which wait for the next worker."""
+
+    def close(self) -> None:
+        """Let processes that wait clean up and end."""
+        runner, self.processes = self.processes, None
+        if runner is not None:
+            runner.close()
