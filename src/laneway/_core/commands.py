@@ -65,9 +65,9 @@ class Drain:
     """Begin nothing more; what was begun is finished, and what is dropped is read again by a later processor."""
 
     is_last: bool = True
-    """No other one goes on soon: what lies below the highest record begun is run, so that nothing finished lies past it,
-    and a record that waits for its next try is not waited for. If not, everything that no lane has begun is dropped, but a
-    record that was tried is kept until its end, because only this processor knows how often that was.
+    """No other one goes on soon: what lies below the highest record begun is run, so that nothing finished lies past
+    it, and a record that waits for its next try is not waited for. If not, everything that no lane has begun is
+    dropped, but a record that was tried is kept until its end, because only this processor knows how often it was.
     """
 
 
