@@ -57,7 +57,7 @@ def _plant_in_plans() -> None:
     """In the planner."""
     from support.doors import Planner
 
-    latest, shares = Planner.latest, Planner.shares
+    latest, tasks = Planner.latest, Planner.tasks
 
     def looking(self: Any, start: Any) -> Any:
         if self._batch and _is_due("after Spark's commit log"):
@@ -69,9 +69,9 @@ def _plant_in_plans() -> None:
     def planning(self: Any) -> Any:
         if _is_due("after Spark's offset log"):
             _die(_driver)
-        return shares(self)
+        return tasks(self)
 
-    Planner.latest, Planner.shares = looking, planning
+    Planner.latest, Planner.tasks = looking, planning
 
 
 @app.setup

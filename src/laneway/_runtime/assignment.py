@@ -122,7 +122,7 @@ class FixedAssignment:
         self.has_joined.set()
 
     def has_read(self) -> None:
-        """Nobody else can have the partitions."""
+        """No other process can have the partitions."""
 
     def committer(self, now: float) -> FixedAssignment:
         """Itself: what is finished is reported at the end."""

@@ -78,7 +78,12 @@ class AppHost:
     def _run(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while True:
+                try:
+                    loop.run_forever()
+                    break
+                except (SystemExit, KeyboardInterrupt):
+                    continue  # a handler asked for an exit: its run ends with that, and says so
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()

@@ -40,7 +40,8 @@ class Intake:
         """Partition to the offset up to which tables are dealt with, for there is no ledger of their rows."""
         self.records = 0
         self.size = 0
-        self._lists: deque[list[Record[Any]]] = deque()
+        self._lists: deque[tuple[list[Record[Any]], int]] = deque()
+        """Each with its bytes."""
         self._tables: deque[tuple[pa.Table, dict[Place, int]]] = deque()
         self._has_few = threading.Event()
         self._has_few.set()
@@ -61,10 +62,10 @@ class Intake:
 
     def put(self, records: list[Record[Any]]) -> None:
         """Add records, those of each partition in offset order. Any thread may call it."""
-        size = sum([record.size for record in records])
+        size = _size_of(records)
         with self._lock:
             is_first = not self._lists
-            self._lists.append(records)
+            self._lists.append((records, size))
             self.records += len(records)
             self.size += size
             if self.records > _FEW:
@@ -99,16 +100,19 @@ class Intake:
             self._news.clear()
             if not self._lists:
                 return []
-            found = self._lists.popleft()
+            found, size = self._lists.popleft()
             if self._lists and len(found) < most:
                 found = [*found]  # the list that was put is another's
                 while self._lists and len(found) < most:
-                    found += self._lists.popleft()
+                    more, its_size = self._lists.popleft()
+                    found += more
+                    size += its_size
             if len(found) > most:
-                self._lists.appendleft(found[most:])
-                found = found[:most]
+                rest, found = found[most:], found[:most]
+                self._lists.appendleft((rest, left := _size_of(rest)))
+                size -= left
             self.records -= len(found)
-            self.size -= sum([record.size for record in found])
+            self.size -= size
             self._taken()
         return found
 
@@ -162,9 +166,10 @@ class Intake:
     def _put_back(self, records: list[Record[Any]]) -> None:
         with self._lock:
             self.is_exhausted = self._is_ended
-            self._lists.appendleft(records)
+            size = _size_of(records)
+            self._lists.appendleft((records, size))
             self.records += len(records)
-            self.size += sum([record.size for record in records])
+            self.size += size
             self._news.set()
 
     def complete(self) -> None:
@@ -180,3 +185,7 @@ class Intake:
         self.is_exhausted = self._is_ended = True
         self._news.set()
         self.arrived()
+
+
+def _size_of(records: Sequence[Record[Any]]) -> int:
+    return sum([record.size for record in records])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from laneway import Retry, Topic
+from laneway import App, Retry, Topic
 from laneway._core.commands import Drain
 from laneway._declare.handler import HandlerSpec
 from laneway._engines.spark.control import Orders
@@ -17,6 +17,7 @@ from laneway._engines.spark.query_spec import QuerySpec
 from laneway._engines.spark.span import Span
 from laneway._engines.spark.task import TaskRun
 from laneway._runtime.handler_worker import HandlerWorker
+from laneway._runtime.host import AppHost
 from laneway._runtime.topics import feeds_of
 from laneway.errors import DataLossError
 from support.core import FakeSender, make_record
@@ -65,7 +66,8 @@ class Scene:
     app = "billing"
     admin = None
 
-    def __init__(self, *specs, keys=2, seconds=3600.0):
+    def __init__(self, *specs, keys=2, seconds=3600.0, host=None):
+        self.host = host
         self.specs, self.keys, self.lanes = specs, keys, {}
         self.readers = {}
         self.line = SimpleNamespace(orders=Orders())
@@ -78,7 +80,12 @@ class Scene:
     def handlers(self, lanes, stream):
         return [
             HandlerWorker(
-                spec, self.app, lanes=lanes[spec.name], sender=FakeSender(), loop=lambda: None, notice=lambda _: None
+                spec,
+                self.app,
+                lanes=lanes[spec.name],
+                sender=FakeSender(),
+                loop=lambda: self.host.loop,
+                notice=lambda _: None,
             )
             for spec in self.specs
         ]
@@ -90,6 +97,13 @@ class Scene:
         stream = QuerySpec(self.app, "orders", tuple(self.handled), b"", (), {}, {}, {}, feeds=feeds)
         spec = TaskSpec(parts, dict.fromkeys(self.handled, lanes))
         return TaskRun(self, stream, spec, Span(self.line, self.seconds))
+
+
+@pytest.fixture
+def host():
+    made = AppHost(App("billing"))
+    yield made
+    made.close()
 
 
 def spec_of(name="charge", function=None, **fields):
@@ -261,12 +275,29 @@ def test_when_reading_fails_no_call_goes_on():
     assert task.handlers[0].is_over
 
 
-def test_an_exit_in_a_handler_ends_the_task():
+def leave(record):
+    raise SystemExit(3)
+
+
+async def leave_async(record):
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("function", [leave, leave_async])
+def test_an_exit_in_a_handler_ends_the_task(function, host):
     """And the other handlers with it."""
-
-    def leave(record):
-        raise SystemExit(3)
-
-    scene = Scene(spec_of("charge", leave), spec_of("mail"))
+    scene = Scene(spec_of("charge", function), spec_of("mail"), host=host)
     with pytest.raises(SystemExit):
         done(scene.task(part_of(10, charge=Position(0), mail=Position(0))))
+
+
+def test_an_async_handler_runs_on_the_loop_of_the_app(host):
+    """The task's thread reads meanwhile."""
+    seen = []
+
+    async def take(record):
+        seen.append((record.offset, threading.current_thread().name))
+
+    positions, _ = done(Scene(spec_of(function=take), host=host).task(part_of(10)))
+    assert sorted(seen) == [(offset, "laneway-loop") for offset in range(10)]
+    assert positions["charge", "orders", 0] == Position(10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,7 +75,7 @@ def merged(positions: Iterable[Position]) -> Position:
     return Position(end, tuple(sorted(waiting)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """A partition of the source or of a retry topic, as a task has to do with it."""
 
@@ -94,12 +95,12 @@ class Part:
         """Topic and partition."""
         return (self.topic, self.partition)
 
-    @property
+    @cached_property
     def position(self) -> Position:
         """What all handlers have finished."""
         return merged(self.positions.values())
 
-    @property
+    @cached_property
     def length(self) -> int:
         """How many offsets are read."""
         return max(0, self.stop - self.position.begin)
