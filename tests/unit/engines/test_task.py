@@ -19,7 +19,7 @@ from laneway._engines.spark.task import TaskRun
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.topics import feeds_of
 from laneway.errors import DataLossError
-from support.core import FakeSender, make_record
+from support.core import FakeSender, Noted, make_record
 from support.waiting import eventually
 
 
@@ -78,7 +78,7 @@ class Scene:
     def handlers(self, lanes, stream):
         return [
             HandlerWorker(
-                spec, self.app, lanes=lanes[spec.name], sender=FakeSender(), loop=lambda: None, notice=lambda _: None
+                spec, self.app, lanes=lanes[spec.name], sender=FakeSender(), loop=lambda: None, listener=Noted()
             )
             for spec in self.specs
         ]
