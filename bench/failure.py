@@ -39,7 +39,7 @@ from laneway._runtime.lifecycle import State
 from laneway.devkit.bench._usage import Usage
 from laneway.devkit.bench._workloads import fill
 from laneway.devkit.broker import FULL_SPEED, ephemeral
-from laneway.observe import Tally
+from laneway.observe import BatchHandled, Event, Tally
 from laneway.settings import load
 
 PARTITIONS, KEYS, LANES, WARM = 15, 10_000, 20, 100_000
@@ -91,7 +91,7 @@ class Pass:
     def run(self) -> dict[str, Any]:
         """Measure."""
         fill(self._brokers, self._topic, WARM, keys=KEYS).wait()
-        engine = SparkEngine(load(overrides={"brokers": self._brokers}), batch_done=self._batch_done)
+        engine = SparkEngine(load(overrides={"brokers": self._brokers}), listener=self)
         conductor = threading.Thread(target=self._conduct, args=(engine,), daemon=True)
         conductor.start()
         app_of(self._topic, self._policy, self._share, self._handler).run(engine)
@@ -113,7 +113,15 @@ class Pass:
             "lost": WARM + self._records - self._total.handled,
         }
 
-    def _batch_done(self, _topic: str, _batch: int, tally: Tally) -> None:
+    def event(self, event: Event) -> None:
+        """Count what a batch has done."""
+        if isinstance(event, BatchHandled):
+            self._batch_done(event.tally)
+
+    def note(self, words: str) -> None:
+        """Notes do not count."""
+
+    def _batch_done(self, tally: Tally) -> None:
         with self._changed:
             self._total.add(tally)
             # Each deferred record is read once more: what the source has given is what was read without those.

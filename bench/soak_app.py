@@ -21,7 +21,7 @@ sys.path.insert(1, str(Path(__file__).parents[1] / "tests"))  # the recorder of 
 
 from laneway import App, DirectEngine, Record, Reject, Retry, Topic
 from laneway.devkit.history import Recorder
-from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
+from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked, StateChanged
 from laneway.settings import load
 from support.ownership import OwnershipRecorder
 
@@ -80,9 +80,8 @@ def main() -> None:
             "clusters.main.consumer.max_poll_interval": "30s",
         }
     )
-    report: Any = app.run(
-        DirectEngine(settings, state_changed=lambda state, detail: print(f"{time.monotonic():.3f}", state, detail))
-    )
+    app.on(StateChanged)(lambda event: print(f"{time.monotonic():.3f}", event))
+    report: Any = app.run(DirectEngine(settings))
     print(report)
     sys.exit(3 if report.was_forced else 0)
 

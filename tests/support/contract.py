@@ -193,9 +193,9 @@ class _RealWorld(_Base):
         self.settings: dict[str, object] = {}
         """What the configuration says, by dotted key."""
 
-    def engine(self, *, once: bool = False) -> Any:
+    def engine(self, *, once: bool = False, **options: Any) -> Any:
         """An engine as `run` uses it, for a test that does more with it."""
-        return self._engine(once=once)
+        return self._engine(once=once, **options)
 
     @property
     def bootstrap(self) -> str:
@@ -207,7 +207,7 @@ class _RealWorld(_Base):
 
         return load(overrides={"brokers": self._cluster.bootstrap, **self.settings})
 
-    def _engine(self, *, once: bool = False) -> Any:
+    def _engine(self, *, once: bool = False, **options: Any) -> Any:
         raise NotImplementedError
 
     def produce(self, topic: Topic[Any], rows: Iterable[Row]) -> None:
@@ -296,10 +296,10 @@ class SparkWorld(_RealWorld):
     keeps_processes = True
     has_lane_processes = True
 
-    def _engine(self, *, once: bool = False) -> Any:
+    def _engine(self, *, once: bool = False, **options: Any) -> Any:
         from laneway import SparkEngine
 
-        return SparkEngine(self._settings(), once=once)
+        return SparkEngine(self._settings(), once=once, **options)
 
 
 class DirectWorld(_RealWorld):
@@ -308,10 +308,10 @@ class DirectWorld(_RealWorld):
     has_lane_processes = True
     waits_for_more = True
 
-    def _engine(self, *, once: bool = False) -> Any:
+    def _engine(self, *, once: bool = False, **options: Any) -> Any:
         from laneway import DirectEngine
 
-        return DirectEngine(self._settings(), once=once)
+        return DirectEngine(self._settings(), once=once, **options)
 
 
 def values_by_key(records: Sequence[Record[Any]]) -> dict[bytes | None, list[Any]]:

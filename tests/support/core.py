@@ -5,17 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
 from laneway import Topic
 from laneway._core.scheduler import KeyQueue
 from laneway._declare.handler import HandlerSpec
 from laneway._declare.record import Record
 
+if TYPE_CHECKING:
+    from laneway.observe import Event
+
 __all__ = [
     "FakeClock",
     "FakeSender",
+    "Heard",
     "LateSender",
     "ListSource",
+    "Noted",
     "SleepingClock",
     "lane_threads",
     "make_record",
@@ -23,6 +29,27 @@ __all__ = [
     "make_route",
     "make_turn",
 ]
+
+
+class Noted:
+    """Keeps notes, and hears of no event."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, words: str) -> None:
+        self.notes.append(words)
+
+
+class Heard(Noted):
+    """Keeps notes and events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
 
 
 class FakeClock:

@@ -10,7 +10,9 @@ import psutil
 from confluent_kafka import KafkaException
 
 from laneway import App, DirectEngine, Topic
+from laneway.events import StateChanged
 from laneway.settings import load
+from support.doors import State
 from support.fault_scene import FaultScene
 from support.waiting import eventually
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import ConsumerGroupType
 
-    from support.doors import RunReport, State
+    from support.doors import RunReport
     from support.processes import LanewayRun
 
 __all__ = ["DirectFaultScene", "EngineThread", "cpu_share", "told"]
@@ -99,11 +101,12 @@ class EngineThread:
         self.states: list[State] = []
         settings = load(overrides={"brokers": scene.bootstrap, **overrides})
 
-        def state_changed(state: State, detail: str) -> None:
-            self.states.append(state)
-            details(detail)
+        @app.on(StateChanged)
+        def state_changed(event: StateChanged) -> None:
+            self.states.append(State(event.state))
+            details(event.detail)
 
-        self.engine = DirectEngine(settings, state_changed=state_changed)
+        self.engine = DirectEngine(settings)
         self.failure: BaseException | None = None
         self.report: RunReport | None = None
         self._thread = threading.Thread(target=self._run, args=(app,), daemon=True)

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from laneway import Topic
 from laneway._core.commands import Drain
+from laneway._core.locate import status_of
 from laneway._declare.record import Record
-from laneway._engines.direct.stalls import Heard, explain
 from laneway._runtime.handler_worker import HandlerWorker
+from laneway._runtime.health.stalls import cause as cause_of
+from laneway._runtime.health.watched_loop import located
 from laneway._runtime.host import AppHost
 
 __all__ = ["ORDERS", "Post", "row", "station_of"]
 
 ORDERS: Topic[Any] = Topic("orders")
+
+
+class Cause(NamedTuple):
+    """What a record waits for, in words."""
+
+    code: str
+    words: str
+    key: bytes | None
 
 
 class Post:
@@ -43,22 +54,23 @@ def row(offset, key=b"k", partition=0):
 @contextmanager
 def station_of(app, records, post=None, lanes=4):
     """A station at work on records, and what it has reported of them."""
-    heard, host = Heard(), AppHost(app)
+    host = AppHost(app)
     station = HandlerWorker(
         app.routes[0],
         app.name,
         lanes=lanes,
         sender=post or Post(),
         loop=lambda: host.loop,
-        notice=lambda _: None,
-        listener=heard.hear,
+        listener=SimpleNamespace(event=lambda event: None, note=lambda words: None),
     )
     station.start()
     if records:
         station.intake.put(records)
 
     def cause(partition=0, offset=0, timeout=5.0):
-        return station.look(lambda: explain(station, [("orders", partition, offset)], heard, 30.0), timeout)
+        found, is_sure = located(station, [("orders", partition, offset)], timeout)
+        status = status_of(station.processor, time.monotonic(), 30.0)
+        return {spot: Cause(*cause_of(each, status), each.key) for spot, each in found.items()}, is_sure
 
     station.cause = cause
     try:

@@ -11,8 +11,6 @@ from laneway.errors import text_of
 from laneway.observe import BreakerClosed, BreakerOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from laneway._clock import Clock
     from laneway._core.events import EventEmitter
     from laneway._core.scheduler import KeyQueue
@@ -34,7 +32,7 @@ class BreakerState:
     It may outlive the processor that uses it: a task that ends takes neither the count nor an open breaker with it.
     """
 
-    __slots__ = ("failures", "is_open", "opened_at", "probe_at", "probes")
+    __slots__ = ("error", "failures", "is_open", "opened_at", "probe_at", "probes")
 
     def __init__(self) -> None:
         self.failures = 0
@@ -45,6 +43,8 @@ class BreakerState:
         """When a probe may begin."""
         self.probes = 0
         """Probes that have failed since it opened."""
+        self.error = ""
+        """What the call failed with that opened it."""
 
     def failed(self, breaker: Breaker, now: float) -> bool:
         """A call failed while it was closed; True when that opens it."""
@@ -79,7 +79,6 @@ class CircuitBreaker:
         tally: where openings and open time are counted.
         events: makes the events.
         clock: the time.
-        notice: called with a text when the breaker opens and closes.
     """
 
     def __init__(
@@ -91,7 +90,6 @@ class CircuitBreaker:
         tally: Tally,
         events: EventEmitter,
         clock: Clock,
-        notice: Callable[[str], None] | None,
     ) -> None:
         self._name = spec.name
         self._retry = spec.retry
@@ -100,7 +98,6 @@ class CircuitBreaker:
         self._tally = tally
         self._events = events
         self._clock = clock
-        self._notice = notice
         self._noticed = 0.0
         self._counted = clock.monotonic()
         """Until when open time is in the tally."""
@@ -116,6 +113,11 @@ class CircuitBreaker:
     def of(cls, spec: HandlerSpec, state: BreakerState | None, **rest: Any) -> CircuitBreaker | None:
         """For a handler that has a breaker; None for another."""
         return None if spec.breaker is None else cls(spec, spec.breaker, state or BreakerState(), **rest)
+
+    @property
+    def state(self) -> BreakerState:
+        """The state now. Any thread may read it."""
+        return self._state
 
     @property
     def is_open(self) -> bool:
@@ -226,6 +228,7 @@ class CircuitBreaker:
         text = f"{type(error).__name__}: {text_of(error)}"[:_LONGEST]
         rest = f"{text}; its records wait, nothing more is read, and the next probe is in {in_words(pause)}"
         if not state.probes:
+            state.error = text
             self._events.emit(BreakerOpened(handler=self._name, failures=state.failures, error=text, pause=pause))
             self._say(f"opened after {state.failures} failures in a row, the last one {rest}", now)
         elif now - self._noticed >= _NOTICE_EVERY:
@@ -233,8 +236,7 @@ class CircuitBreaker:
 
     def _say(self, words: str, now: float) -> None:
         self._noticed = now
-        if self._notice is not None:
-            self._notice(f"the breaker of handler {self._name!r} {words}")
+        self._events.note(f"the breaker of handler {self._name!r} {words}")
 
 
 def uncalled(turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> set[int]:

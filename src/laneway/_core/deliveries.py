@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from laneway._core.decide import Fate, follow, resolve
+from laneway._core.events import short_text
 from laneway._core.headers import Failure
 from laneway._core.messages import CopyMessage, ErrorCopy, Reply, ReplyMessage, RetryCopy
 from laneway._core.outcome import ERROR_TOPIC, AwaitAck, Copy, Outcome, RetryAt
@@ -40,6 +41,7 @@ class Deliveries(ProcessorState):
             match outcome:
                 case RetryAt(record, at, pause, error, counts):
                     self.events.retried(record, error, pause)
+                    queue.error = short_text(error)
                     self.tally.retried += 1
                     record.attempt += counts
                     until = max(until, at)
@@ -244,8 +246,8 @@ class Deliveries(ProcessorState):
                 copy = self._error_copy(record, Failure.of(cause), cause, reply.older_than(record))
                 if copy is not None:
                     copies.append(copy)
-            if not reply.records and self._notice is not None:
-                self._notice(
+            if not reply.records:
+                self.events.note(
                     f"{why}; it is given up, since every record of its batch was marked and none can be parked"
                 )
         self._over(message)

@@ -10,6 +10,7 @@ from laneway.errors import text_of
 from laneway.observe import (
     CopyFailed,
     InterceptorFailed,
+    Listener,
     RecordDeferred,
     RecordDropped,
     RecordHandled,
@@ -19,15 +20,15 @@ from laneway.observe import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from laneway._core.headers import Failure
     from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
-    from laneway.observe import Event, Tally
+    from laneway.observe import Event, Notes, Tally
 
-__all__ = ["EventEmitter"]
+__all__ = ["EventEmitter", "short_text"]
 
 _LONGEST = 300  # characters of an error's text; the whole of it is in the headers of the copy
 
@@ -38,21 +39,19 @@ class EventEmitter:
     Args:
         spec: the handler; it knows which events are subscribed to.
         tally: where events are kept until they are collected.
-        listener: called with each event at once, where that is in the same process.
-        notice: called with a text when error interceptors fail; once, since each copy would say the same.
+        listener: hears of what is waited for; one that is a `Listener` hears of each event at once, too.
     """
 
     def __init__(
         self,
         spec: HandlerSpec,
         tally: Tally,
-        listener: Callable[[Event], None] | None = None,
-        notice: Callable[[str], None] | None = None,
+        listener: Notes | None = None,
     ) -> None:
         self._name = spec.name
         self._tally = tally
-        self._listener = listener
-        self._notice = notice
+        self._notes = listener
+        self._listener = listener if isinstance(listener, Listener) else None
         self._kept: Counter[type] = Counter()
         self._wants_handled = RecordHandled in spec.wanted
         self._wants_skipped = RecordSkipped in spec.wanted
@@ -65,7 +64,12 @@ class EventEmitter:
             self._kept[type(event)] += 1
             self._tally.events.append(event)
         if self._listener is not None:
-            self._listener(event)
+            self._listener.event(event)
+
+    def note(self, words: str) -> None:
+        """Say in words what lasts."""
+        if self._notes is not None:
+            self._notes.note(words)
 
     def settled(self, report: TurnReport) -> None:
         """Records of a turn were handled without a message, or skipped."""
@@ -92,7 +96,7 @@ class EventEmitter:
     def retried(self, record: Record[Any], error: Exception, pause: float) -> None:
         """A call failed and is repeated."""
         if self._has_room(RecordRetried):
-            self.emit(RecordRetried(*self._place(record), _text(error), timedelta(seconds=pause)))
+            self.emit(RecordRetried(*self._place(record), short_text(error), timedelta(seconds=pause)))
 
     def deferred(self, record: Record[Any], failure: Failure | None, step: int) -> None:
         """A copy is on a retry topic."""
@@ -112,15 +116,15 @@ class EventEmitter:
     def copy_failed(self, topic: str, error: Exception, tries: int) -> None:
         """A copy or message could not be written."""
         if self._has_room(CopyFailed):
-            self.emit(CopyFailed(self._name, topic, _text(error), tries))
+            self.emit(CopyFailed(self._name, topic, short_text(error), tries))
 
     def interceptor_failed(self, interceptor: str, record: Record[Any], error: Exception) -> None:
         """An error interceptor failed."""
         if self._has_room(InterceptorFailed):
             place = (record.topic, record.partition, record.offset)
-            event = InterceptorFailed(self._name, interceptor, *place, _text(error))
-            if self._notice is not None and not self._kept[InterceptorFailed]:
-                self._notice(f"{event}; the copy is parked as it was before it")
+            event = InterceptorFailed(self._name, interceptor, *place, short_text(error))
+            if not self._kept[InterceptorFailed]:  # once, since each copy would say the same
+                self.note(f"{event}; the copy is parked as it was before it")
             self.emit(event)
 
     def _has_room(self, kind: type[Event]) -> bool:
@@ -130,12 +134,13 @@ class EventEmitter:
         return (self._name, record.topic, record.partition, record.offset, record.attempt)
 
 
-def _text(error: Exception) -> str:
+def short_text(error: Exception) -> str:
+    """An error as events show it."""
     return _short(f"{type(error).__name__}: {text_of(error)}")
 
 
 def _as_text(failure: Failure | None) -> str:
-    """As `_text`, of a failure that is kept as text."""
+    """As `short_text`, of a failure that is kept as text."""
     return "" if failure is None else _short(f"{failure.type.rpartition('.')[2]}: {failure.message}")
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
+from laneway._core.events import short_text
+from laneway._core.troubles import Troubles
 from laneway.errors import MessageTooLargeError
 
 if TYPE_CHECKING:
@@ -79,17 +81,13 @@ class Outbox:
     Args:
         sender: where messages go.
         tally: where they are counted.
-        events: reports tries that fail.
-        notice: called with a text when messages wait.
+        events: reports tries that fail, and messages that wait.
     """
 
-    def __init__(
-        self, sender: Sender, tally: Tally, events: EventEmitter, notice: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, sender: Sender, tally: Tally, events: EventEmitter) -> None:
         self._sender = sender
         self._tally = tally
         self._events = events
-        self._notice = notice
         self._noticed = -_NOTICE_EVERY
         self._answers: deque[Delivery] = deque()
         self._later: list[tuple[float, int, PendingMessage]] = []
@@ -114,6 +112,8 @@ class Outbox:
         self._said_late = -_NOTICE_EVERY
         self.late: tuple[Late, ...] = ()
         """What has waited for more than five seconds, by topic; looked at once a second. Any thread may ask."""
+        self.troubles = Troubles()
+        """The topics that cannot be written to. Any thread may ask."""
         self.diagnose: Callable[[str], str] = lambda _topic: ""
         """Says what is wrong with a topic, as far as it is known; it must not wait for an answer."""
         self._quiet_since: float | None = None
@@ -162,7 +162,7 @@ class Outbox:
         if self._answers or self._quiet_since is None:
             self._quiet_since = now
         self.pause = min(_LATE, max(_SOON, (now - self._quiet_since) / 10))
-        return self._taken_answers() if self._answers else []
+        return self._taken_answers(now) if self._answers else []
 
     def send_due(self, now: float) -> None:
         """Send again what is due, once the deliveries of a poll were acted upon."""
@@ -195,10 +195,11 @@ class Outbox:
         """A try failed: make another one after a pause that grows with each."""
         topic = message.encoded[0]
         self._events.copy_failed(topic, error, message.tries)
+        self.troubles.failed(topic, short_text(error), message.tries, now)
         self.trouble = f"cannot write to {topic}: {error}"
-        if self._notice is not None and now - self._noticed >= _NOTICE_EVERY:
+        if now - self._noticed >= _NOTICE_EVERY:
             self._noticed = now
-            self._notice(f"{self.trouble}; the records wait, and it is tried again")
+            self._events.note(f"{self.trouble}; the records wait, and it is tried again")
         self._send_at(message, now + min(_FIRST_PAUSE * 2 ** min(message.tries - 1, 10), _LONGEST_PAUSE))
 
     def replace(self, message: PendingMessage, now: float) -> None:
@@ -282,7 +283,7 @@ class Outbox:
             # A key or header that no client takes is a failure of its record, not of the run.
             message.answered(error)
 
-    def _taken_answers(self) -> list[Delivery]:
+    def _taken_answers(self, now: float) -> list[Delivery]:
         answers, on_way, tally = self._answers, self._on_way, self._tally
         deliveries: list[Delivery] = []
         while answers:
@@ -292,6 +293,8 @@ class Outbox:
             on_way[topic] -= 1
             if error is None:
                 tally.produced += 1
+                if self.troubles:
+                    self.troubles.landed(topic, now)
             else:
                 tally.undelivered += 1
                 if isinstance(error, MessageTooLargeError) and self._alone[topic] is not message:
@@ -318,6 +321,6 @@ class Outbox:
                 found[message.encoded[0]] = (number + 1, since)
         every = [Late(topic, *what, self.diagnose(topic)) for topic, what in found.items()]
         self.late = tuple(late for late in every if now - late.since >= _OVERDUE)
-        if self.late and self._notice is not None and now - self._said_late >= _NOTICE_EVERY:
+        if self.late and now - self._said_late >= _NOTICE_EVERY:
             self._said_late = now
-            self._notice("; ".join(f"{late.words(now)}; the records wait" for late in self.late))
+            self._events.note("; ".join(f"{late.words(now)}; the records wait" for late in self.late))

@@ -41,6 +41,8 @@ class KeyQueue(msgspec.Struct, Generic[T], eq=False, gc=False):
     """Deliveries and acknowledgements that must arrive before the key continues."""
     until: float = 0.0
     """When its head may run again after they have arrived; 0 for at once."""
+    error: str = ""
+    """What the last call of its head failed with, when that is tried again."""
 
     def work(self) -> list[T]:
         """The items a lane has taken, in order."""
@@ -296,6 +298,11 @@ class Scheduler(Generic[T]):
         for until, _, queue in self._late:
             if until > after:
                 yield from queue.items[queue.start :]
+
+    def late(self) -> Iterator[tuple[float, KeyQueue[T]]]:
+        """The postponed keys, and when each may run again; only to be looked at."""
+        for until, _, queue in self._late:
+            yield until, queue
 
     @property
     def next_wake(self) -> float | None:

@@ -18,7 +18,7 @@ from laneway.errors import UnreachableStateError
 from laneway.observe import Histogram, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from laneway._clock import Clock
     from laneway._core.call import Call
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway._runtime.lease import Lease
-    from laneway.observe import Event
+    from laneway.observe import Notes
     from laneway.typing import Sender
 
     Turn = list[KeyQueue[Record[Any]]]
@@ -50,9 +50,9 @@ class ProcessorState:
         sender: where messages and copies go.
         clock: the time.
         per_partition: lanes of each partition when they are strict.
-        notice: called with a text when something must wait, such as an error topic that cannot be written to.
         deferred: the keys that have records waiting on retry topics, when later ones queue behind them.
-        listener: called with each event at once; without one they are only kept in the tally.
+        listener: hears when something must wait, such as an error topic that cannot be written to; one that is a
+            `Listener` hears of each event at once, too. Without one events are only kept in the tally.
         breaker: state of the handler's breaker, when it is to outlive this processor.
         lease: whether the partitions are surely ours; without one they are.
     """
@@ -66,9 +66,8 @@ class ProcessorState:
         sender: Sender,
         clock: Clock,
         per_partition: int | None = None,
-        notice: Callable[[str], None] | None = None,
         deferred: DeferredKeys | None = None,
-        listener: Callable[[Event], None] | None = None,
+        listener: Notes | None = None,
         breaker: BreakerState | None = None,
         lease: Lease | None = None,
     ) -> None:
@@ -76,12 +75,10 @@ class ProcessorState:
         self.tally = Tally(lanes=lanes)
         self.lanes = Lanes(lanes, per_partition)
         self.steps = [Step(own, self.lanes) for own in specs]
-        self.events = EventEmitter(spec, self.tally, listener, notice)
-        self.breaker = CircuitBreaker.of(
-            spec, breaker, tally=self.tally, events=self.events, clock=clock, notice=notice
-        )
+        self.events = EventEmitter(spec, self.tally, listener)
+        self.breaker = CircuitBreaker.of(spec, breaker, tally=self.tally, events=self.events, clock=clock)
         """Holds calls back while it is open; None when the handler has none."""
-        self.outbox = Outbox(sender, self.tally, self.events, notice)
+        self.outbox = Outbox(sender, self.tally, self.events)
         self.acks = Acks()
         self.deferred = (DeferredKeys() if deferred is None else deferred) if spec.parks_behind else None
         """Empty or None: no key waits on a retry topic, and every one may run."""
@@ -93,7 +90,6 @@ class ProcessorState:
         self.begun: dict[int, tuple[float, Turn]] = {}
         """The turns that run, by their ids, and since when: one entry a turn, however many records it holds."""
         self._clock = clock
-        self._notice = notice
         self._writer = CopyWriter(spec, app, clock, self.events)
         self._only = self.steps[0] if len(self.steps) == 1 else None
         self._by_topic = {step.spec.topic.name: step for step in self.steps}

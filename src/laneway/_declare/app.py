@@ -353,7 +353,7 @@ class App(Extensions):
         return engine.run(self)
 
     def why(self) -> list[Stall]:
-        """What is stuck and why, while a direct engine of this process runs the app; see its `why`."""
+        """What is stuck and why, while an engine of this process runs the app; see its `why`."""
         engine = None if self.engine is None else self.engine()
         return [] if engine is None else list(engine.why())
 

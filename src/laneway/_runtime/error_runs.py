@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,17 +17,21 @@ from laneway.admin import ErrorLog, error_topics_of
 from laneway.errors import EngineError, LanewayError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from laneway._declare.app import App
     from laneway._declare.cron import Cron
     from laneway._declare.error_consumer import ErrorRuns
     from laneway._declare.handler import HandlerSpec
+    from laneway._runtime.driver import Driver, ErrorDrivers, Until
+    from laneway._runtime.lifecycle import Lifecycle
+    from laneway._runtime.report import Reporter
     from laneway.admin import ErrorTopic, OpenRange
     from laneway.settings import Settings
 
-__all__ = ["ErrorPlan", "ErrorSchedule", "error_plans", "only_run"]
+__all__ = ["ErrorPlan", "ErrorSchedule", "error_plans", "only_run", "run_plans"]
 
+_LOOK = 0.02  # seconds between looks at a run
 _LONGEST_WAIT = 20.0  # seconds of one wait for the next run: a clock that is set shall not put it off for longer
 _REFRESH = 6 * 3600.0  # seconds between commits of a group that has nothing to do; Kafka forgets it after some days
 _MOST_LEFT_OUT = 10_000  # runs that are counted as left out behind one; a laptop that slept for a year has more
@@ -154,32 +157,101 @@ def _end(
     return extent.end
 
 
-class ErrorSchedule(ABC):
+def run_plans(
+    source: ErrorDrivers, plans: Sequence[ErrorPlan], reporter: Reporter, until: Until, settings: Settings
+) -> bool:
+    """Run plans to their ends, or until interrupted; False when what was begun was not finished and committed.
+
+    Args:
+        source: makes what reads and handles their records.
+        plans: what to run.
+        reporter: counts what is done.
+        until: how long it may go on.
+        settings: the configuration.
+    """
+    is_good = True
+    for driver in source.drivers(plans, reporter):
+        is_good &= _run_to_end(driver, until, settings.drain.total_seconds())
+        if until.is_interrupted:
+            break
+    reporter.flush()
+    return is_good
+
+
+def _run_to_end(driver: Driver, until: Until, drain: float) -> bool:
+    try:
+        driver.start()
+        while not (driver.is_over or until.is_interrupted):
+            driver.look()
+            time.sleep(_LOOK)
+        driver.stop()
+        deadline = time.monotonic() + drain
+        while not (driver.is_finished or until.is_forced) and time.monotonic() < deadline:
+            driver.look()
+            time.sleep(_LOOK)
+        is_finished = driver.is_finished
+        driver.look()  # what has ended it may be a failure
+    finally:
+        is_committed = driver.end(until)
+    return is_finished and is_committed
+
+
+class ErrorSchedule:
     """Starts runs over the error topics when they fall due, on a thread of its own, beside what the app does.
 
-    The engine's thread calls `ask_to_stop`, `pause` and `end`. A run that fails is told of and ends nothing else: the
-    next one begins where it stopped. An engine says in `_run` what a run is.
+    The engine's thread calls `ask_to_stop`, `pause` and `end`. A run that fails is reported and ends nothing else: the
+    next one begins where it stopped.
 
     Args:
         app: whose error topics, as the configuration has it.
         cron: when.
-        note: told in words what went wrong; an empty text when that is over.
+        settings: the configuration.
+        source: makes what reads and handles records.
+        reporter: counts what is done.
+        life: its detail says what went wrong, until that is over.
         runs: where runs are counted.
     """
 
-    def __init__(self, app: App, cron: Cron, *, note: Callable[[str], None], runs: ErrorRuns) -> None:
+    def __init__(
+        self,
+        app: App,
+        cron: Cron,
+        *,
+        settings: Settings,
+        source: ErrorDrivers,
+        reporter: Reporter,
+        life: Lifecycle,
+        runs: ErrorRuns,
+    ) -> None:
         self._app = app
         self._cron = cron
-        self._note = note
+        self._settings = settings
+        self._source = source
+        self._reporter = reporter
+        self._life = life
         self._runs = runs
         self._refreshed = -_REFRESH
         self._stopping = threading.Event()
         self._is_paused = False
         self._is_ending = False
         self._is_noted = False
-        self.is_at_work = False
-        """Whether a run is under way."""
+        self._is_at_work = False
         self._thread: threading.Thread | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no run is under way."""
+        return not self._is_at_work
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a run is to end when what it has begun is finished."""
+        return self._stopping.is_set() or self._is_paused or self._is_ending
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether a run is to end now."""
+        return self._is_ending
 
     @property
     def is_drained(self) -> bool:
@@ -234,7 +306,7 @@ class ErrorSchedule(ABC):
 
     def _try_run(self) -> None:
         is_old = time.monotonic() - self._refreshed >= _REFRESH
-        self.is_at_work = True
+        self._is_at_work = True
         try:
             with only_run(self._app.name):
                 self._run(refresh=is_old)
@@ -247,36 +319,27 @@ class ErrorSchedule(ABC):
                 reason = str(error) if isinstance(error, LanewayError) else f"{type(error).__name__}: {error}"
                 self._say(f"an error run failed: {reason.partition(chr(10))[0]}")
         finally:
-            self.is_at_work = False
+            self._is_at_work = False
 
-    @abstractmethod
     def _run(self, *, refresh: bool) -> None:
-        """Run over the error topics once, until `_is_interrupted`.
+        """Run over the error topics once, until interrupted.
 
         Args:
-            refresh: commit the offsets of topics on which nothing waits anew, and call `_planned` when that is done.
+            refresh: also commit the offsets of topics on which nothing waits, so that Kafka does not forget them.
         """
-
-    @property
-    def _is_interrupted(self) -> bool:
-        """Whether a run is to end when what it has begun is finished."""
-        return self._stopping.is_set() or self._is_paused
-
-    def _planned(self, *, refresh: bool) -> None:
-        """What waits was looked at."""
+        plans = error_plans(self._app, self._settings, refresh=refresh, is_stopping=self._stopping.is_set)
         if refresh:
             self._refreshed = time.monotonic()
-
-    def _succeeded(self) -> None:
-        """A run went to its end."""
+        if self._stopping.is_set() or not run_plans(self._source, plans, self._reporter, self, self._settings):
+            return
         self._runs.runs += 1
         if self._is_noted:
             self._is_noted = False
-            self._note("")
+            self._life.note("")
 
     def _say(self, text: str) -> None:
         self._is_noted = True
-        self._note(text)
+        self._life.note(text)
 
 
 def _now() -> datetime:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from laneway._declare.record import Record
     from laneway._kafka import Place
     from laneway._runtime.lease import Lease
-    from laneway.observe import Event
+    from laneway.observe import Notes
     from laneway.typing import Sender
 
     Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
@@ -47,8 +47,8 @@ class HandlerWorker:
         lanes: how many lanes it has until it is known how many partitions are ours.
         sender: where messages and copies go; workers share it, and each is answered by way of its own outbox.
         loop: gives the loop that async handlers run on.
-        notice: called with a text when something must wait.
-        listener: called with each event; without one they are only kept in the tally.
+        listener: hears when something must wait; one that is a `Listener` hears of each event, too. Without one they
+            are only kept in the tally.
         hooks: setups and cleanups, for processes that the handler has of its own.
         lease: whether the partitions are surely ours; without one they are.
         state: what an earlier worker of the handler has left in this process.
@@ -62,8 +62,7 @@ class HandlerWorker:
         lanes: int,
         sender: Sender,
         loop: Callable[[], asyncio.AbstractEventLoop],
-        notice: Callable[[str], None],
-        listener: Callable[[Event], None] | None = None,
+        listener: Notes,
         hooks: Hooks = ((), ()),
         lease: Lease | None = None,
         state: HandlerState | None = None,
@@ -78,7 +77,6 @@ class HandlerWorker:
             sender=sender,
             clock=SystemClock(),
             per_partition=max(1, spec.lanes) if spec.strict else None,
-            notice=notice,
             listener=listener,
             breaker=self._state.breaker,
             lease=lease,

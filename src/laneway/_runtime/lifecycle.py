@@ -6,14 +6,18 @@ import threading
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from laneway.observe import StateChanged
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
+
+    from laneway.observe import Listener
 
 __all__ = ["Lifecycle", "State"]
 
 
 class State(Enum):
-    """The states an engine goes through. Spark knows neither `CLOSING` nor `CLOSED`."""
+    """The states an engine goes through."""
 
     INITIALISING = "initialising"
     """Waiting for brokers and topics."""
@@ -28,21 +32,25 @@ class State(Enum):
     STOPPING = "stopping"
     """Asked to stop: what runs is finished and committed."""
     STOPPED = "stopped"
-    """Nothing runs."""
+    """Nothing runs; after `stop_listening` it may be started again."""
     CLOSING = "closing"
-    """Leaving the consumer group."""
+    """Ending its work: on the direct engine it leaves the consumer group, on Spark the queries end."""
     CLOSED = "closed"
     """Nothing runs, because it was closed."""
 
 
 class Lifecycle:
-    """One engine's state. Any thread may ask or wait; the engine's own thread changes it."""
+    """One engine's state. Any thread may ask or wait; the engine's own thread changes it.
 
-    def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
+    Args:
+        listener: hears of each change at once, on the thread that made it.
+    """
+
+    def __init__(self, listener: Listener | None = None) -> None:
         self._state = State.STOPPED
         self._detail = ""
         self._condition = threading.Condition()
-        self._changed = changed
+        self._listener = listener
         self._entered = dict.fromkeys(State, 0)
         """How often each state was entered."""
 
@@ -74,8 +82,7 @@ class Lifecycle:
             self._entered[state] += state is not self._state
             self._state, self._detail = state, detail
             self._condition.notify_all()
-        if self._changed is not None:
-            self._changed(state, detail)
+        self._say(state, detail)
         return True
 
     def note(self, detail: str, instead_of: str | None = None) -> None:
@@ -91,11 +98,15 @@ class Lifecycle:
                 return
             self._detail = detail
             self._condition.notify_all()
-        if self._changed is not None and detail != before:
-            self._changed(state, detail)
+        if detail != before:
+            self._say(state, detail)
 
     def wait_for(self, state: State, timeout: float | None = None) -> bool:
         """Wait until the engine is in *state*, or was for a moment meanwhile; False when it was not in time."""
         with self._condition:
             before = self._entered[state]
             return self._condition.wait_for(lambda: self._state is state or self._entered[state] > before, timeout)
+
+    def _say(self, state: State, detail: str) -> None:
+        if self._listener is not None:
+            self._listener.event(StateChanged(state.value, detail))

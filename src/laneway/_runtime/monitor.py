@@ -81,7 +81,7 @@ class BrokerMonitor:
     def __init__(
         self,
         clients: Clients,
-        owned: Mapping[Place, Partition],
+        owned: Mapping[Place, Partition | None],
         *,
         feeds: Sequence[Feeds] = (),
         sources: Collection[str] = (),
@@ -146,7 +146,11 @@ class BrokerMonitor:
         is_answered = True
         for feeds in self._feeds:
             # Before the question: what is said of a log is never about an older one than the epoch says.
-            asked = {place: part for place, part in tuple(self._owned.items()) if place[0] in feeds.delayed}
+            asked = {
+                place: part
+                for place, part in tuple(self._owned.items())
+                if part is not None and place[0] in feeds.delayed
+            }
             if not asked:
                 continue
             try:

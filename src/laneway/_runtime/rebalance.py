@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.recreated_logs import Logs
     from laneway._runtime.worker_loop import RecordSource, Recovery
-    from laneway.events import Event
+    from laneway.observe import Listener
 
 __all__ = ["Rebalance"]
 
@@ -52,8 +52,7 @@ class Rebalance:
         logs: recognises topics that were recreated.
         admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
         lease: whether the partitions are surely ours.
-        tell: called with events.
-        note: called with words about what is unusual.
+        listener: hears of partitions and commits, and of what is unusual.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -69,8 +68,7 @@ class Rebalance:
         logs: Logs,
         admin: Admin,
         lease: Lease,
-        tell: Callable[[Event], None],
-        note: Callable[[str], None],
+        listener: Listener,
     ) -> None:
         self._plan = plan
         self._source = source
@@ -87,8 +85,7 @@ class Rebalance:
         """Whether the partitions are surely ours."""
         self._deadline = 0.0
         """When brokers must have answered what has to be known of partitions that came."""
-        self._tell = tell
-        self._note = note
+        self._listener = listener
         self._had: set[str] = set()
         """Topics of which we had partitions."""
         self._sizes: dict[str, int] = {}
@@ -130,10 +127,10 @@ class Rebalance:
         for source in dict.fromkeys(topic for topic, _ in places):
             self._open(source, [part for topic, part in places if topic == source], starts, known)
         for topic in dict.fromkeys(topic for topic, _ in places):
-            self._tell(PartitionsAssigned(topic, tuple(part for name, part in places if name == topic)))
+            self._listener.event(PartitionsAssigned(topic, tuple(part for name, part in places if name == topic)))
         if not self._missing.isdisjoint(topic for topic, _ in places):
             self._missing.difference_update(topic for topic, _ in places)
-            self._note("")
+            self._listener.note("")
         self._had.update(topic for topic, _ in places)
         self.has_joined.set()
         return starts
@@ -175,13 +172,13 @@ class Rebalance:
     def troubled(self, place: Place, error: str) -> None:
         """A partition cannot be read for now."""
         self._missing.add(place[0])
-        self._note(f"waiting for topic {place[0]}: {error}")
+        self._listener.note(f"waiting for topic {place[0]}: {error}")
 
     def tell_committed(self, offsets: Mapping[Place, int]) -> None:
         """Tell of offsets that the broker has."""
         for topic in dict.fromkeys(name for name, _ in offsets):
             found = tuple((part, at) for (name, part), at in offsets.items() if name == topic)
-            self._tell(OffsetsCommitted(topic, found))
+            self._listener.event(OffsetsCommitted(topic, found))
 
     def commit_now(self, offsets: Mapping[Place, OffsetAndMetadata], deadline: float) -> bool:
         """Commit and see it done; a coordinator that is away is waited for, but not for ever: then it is False.
@@ -317,4 +314,4 @@ class Rebalance:
     def _tell_revoked(self, places: list[Place], *, is_lost: bool) -> None:
         for topic in dict.fromkeys(topic for topic, _ in places):
             partitions = tuple(part for name, part in places if name == topic)
-            self._tell(PartitionsRevoked(topic, partitions, is_lost))
+            self._listener.event(PartitionsRevoked(topic, partitions, is_lost))

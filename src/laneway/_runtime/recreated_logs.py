@@ -11,7 +11,7 @@ from laneway._runtime.recreated import as_loss, describe, differs, is_of_another
 from laneway.errors import AdminError, DataLossError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from laneway._kafka import Admin, OffsetAndMetadata, Place, TopicIds
     from laneway._runtime.fed_handler import FedHandler
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from laneway._runtime.partition import Partitions
     from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.worker_loop import RecordSource
+    from laneway.observe import Notes
 
 __all__ = ["Logs"]
 
@@ -39,7 +40,7 @@ class Logs:
         partitions: those that are ours.
         monitor: hears of sources that were recreated.
         admin: asks the cluster.
-        note: called with words about what is unusual.
+        notes: hears of what is unusual.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Logs:
         partitions: Partitions,
         monitor: BrokerMonitor,
         admin: Admin,
-        note: Callable[[str], None],
+        notes: Notes,
     ) -> None:
         self._plan = plan
         self._source = source
@@ -60,7 +61,7 @@ class Logs:
         self._monitor = monitor
         self._admin = admin
         self._watched = plan.watched
-        self._note = note
+        self._notes = notes
         self._ids: dict[str, str] = {}
         """Topic to its id, when last looked at."""
         self._asked: TopicIds | None = None
@@ -198,7 +199,7 @@ class Logs:
                     f"{told}. Records were deleted before they were read. To go on without them set "
                     "on_data_loss: continue"
                 )
-            self._note(f"{told}: it is read from there on")
+            self._notes.note(f"{told}: it is read from there on")
             self.lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
             owned.reached = low
         self._source.seek(place, low)
@@ -243,7 +244,7 @@ class Logs:
                 if is_recreated or owned.place[1] in found:
                     self._partitions.end(owned.place)  # the last commit would speak of another log
             raise as_loss(text, self._plan.start.get(topic))
-        self._note(f"{text}; it is read from its start")
+        self._notes.note(f"{text}; it is read from its start")
 
     def _restart(self, topic: str, places: list[Place]) -> None:
         """Begin partitions of a recreated topic at their starts."""
@@ -299,7 +300,7 @@ class Logs:
             if not self._plan.skip_lost:
                 raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
             self.lose(topic, waited)
-            self._note(text)
+            self._notes.note(text)
             self._deleted.discard(topic)
             del self._suspects[topic]
 

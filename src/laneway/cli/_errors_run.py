@@ -78,7 +78,7 @@ def run(
         f"error topics of {app.name} on {where(settings)}", quiet=quiet, shows_waits=settings.engine != "spark"
     )
     with view:
-        runs = engine_of(settings)(settings, batch_done=view.batch_done, state_changed=view.state_changed)
+        runs = engine_of(settings)(settings, listener=view)
         report = runs.run_errors(app, topic=topic)
     if not quiet:
         nothing = "nothing to run: no parked record is open and old enough"

@@ -66,7 +66,7 @@ def run(
         quiet=quiet,
         shows_waits=settings.engine != "spark",
     )
-    runner = engine_of(settings)(settings, once=once, batch_done=view.batch_done, state_changed=view.state_changed)
+    runner = engine_of(settings)(settings, once=once, listener=view)
     if settings.engine == "spark":  # the direct engine reports its counts every second anyway
         view.count = lambda: runner.counts().handled
     with view:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from laneway._runtime.lifecycle import State
 from laneway.cli._errors_view import safe
-from laneway.events import RecordHandled, RecordSkipped
+from laneway.events import BatchHandled, RecordHandled, RecordSkipped, StateChanged
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _LINE = 1_000  # characters of an event
 
 @dataclass
 class RunView:
-    """Shows the progress of a run. Engines call `batch_done` and `state_changed` from any thread.
+    """Shows the progress of a run. An engine calls it from any thread, as its listener.
 
     Args:
         title: what runs.
@@ -94,6 +94,17 @@ class RunView:
             thread.join(timeout=1)
         if self._live is not None:
             self._live.stop()
+
+    def event(self, event: Event) -> None:
+        """Show what an engine reports."""
+        match event:
+            case BatchHandled(topic=topic, batch=batch, tally=tally):
+                self.batch_done(topic, batch, tally)
+            case StateChanged(state=state, detail=detail):
+                self.state_changed(State(state), detail)
+
+    def note(self, words: str) -> None:
+        """Notes are part of the state."""
 
     def batch_done(self, topic: str, batch: int, tally: Tally) -> None:
         """Show a batch."""

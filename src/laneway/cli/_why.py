@@ -37,9 +37,9 @@ def why(
 ) -> None:
     """Explain why an app is stuck: which records block it, what they wait for, and who is in its group.
 
-    What Kafka knows is shown for every engine and from any machine. Processes of this machine that run the app on the
-    direct engine also show what they wait for. Joins no group and changes nothing. Exit codes: 0 explained, 1 Kafka
-    does not answer, 2 wrong usage.
+    What Kafka knows is shown for every engine and from any machine. Processes of this machine that run the app, or
+    drive it on Spark, also show what they wait for. Joins no group and changes nothing. Exit codes: 0 explained, 1
+    Kafka does not answer, 2 wrong usage.
     """
     from laneway._runtime.status_file import statuses
     from laneway.cli._run import loaded

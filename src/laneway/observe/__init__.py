@@ -18,6 +18,7 @@ from laneway.observe._events import (
     StateChanged,
 )
 from laneway.observe._histogram import Histogram
+from laneway.observe._listener import Listener, Notes
 from laneway.observe._logging import RateLimit, logger
 from laneway.observe._tally import BatchHandled, Event, Tally
 
@@ -29,6 +30,8 @@ __all__ = [
     "Event",
     "Histogram",
     "InterceptorFailed",
+    "Listener",
+    "Notes",
     "OffsetsCommitted",
     "PartitionsAssigned",
     "PartitionsRevoked",

@@ -170,8 +170,8 @@ class StateChanged(EventBase, frozen=True, tag=True):
     """The engine changed its state."""
 
     state: str
-    """``initialising``, ``starting``, ``consuming``, ``paused``, ``stopping`` or ``stopped``; on the direct engine also
-    ``pausing``, ``closing`` and ``closed``."""
+    """``initialising``, ``starting``, ``consuming``, ``pausing``, ``paused``, ``stopping``, ``stopped``, ``closing`` or
+    ``closed``."""
     detail: str = ""
     """What it waits for; empty when nothing is unusual."""
 

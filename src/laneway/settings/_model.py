@@ -51,6 +51,12 @@ def _master(master: str) -> str:
     return master
 
 
+def _function(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise wrong("this is no function of a module", "write module:function, for example billing:bank_answers")
+    return text
+
+
 def _cron(text: str) -> str:
     try:
         return Cron.parse(text).text
@@ -244,7 +250,7 @@ class SparkSettings(BaseModel):
 
 
 class HealthSettings(BaseModel):
-    """Thresholds of the direct engine's health."""
+    """Thresholds of the health, and a check that must hold for records to be handled."""
 
     model_config = _FROZEN
 
@@ -254,6 +260,11 @@ class HealthSettings(BaseModel):
     stalled_after: Annotated[DurationType, duration("1s", "1d")] = Field(
         default=timedelta(seconds=30),
         description="How long a partition with unfinished records may make no progress before health is a warning.",
+    )
+    check: Annotated[Text, AfterValidator(_function)] | None = Field(
+        default=None,
+        description="A function, as `module:function`, sync or async, called about once a second in the process that"
+        " runs the app. While it returns False, raises or does not answer for five seconds, no record is begun.",
     )
 
 

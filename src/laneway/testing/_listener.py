@@ -30,12 +30,15 @@ class Listener:
         self._batches: Counter[str] = Counter()
         self._before: dict[str, Tally] = {}
 
-    def on_event(self, event: Any) -> None:
+    def event(self, event: Any) -> None:
         """Something happened; of each kind only as many of a batch are passed on as Spark's tasks would keep."""
         kind = (event.handler, type(event))
         self._told[kind] += 1
         if self._told[kind] <= event.most:
             self._app.tell(event)
+
+    def note(self, words: str) -> None:
+        """Notes are for engines that have a state."""
 
     def changed(self, state: str) -> None:
         """The app has begun or ended."""

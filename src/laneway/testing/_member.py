@@ -146,7 +146,7 @@ class Member:
             loop=self._loop,
             rng=self._rng,
             deferred=deferred,
-            listener=self._listener.on_event,
+            listener=self._listener,
         )
 
     def _unfinished(self, route: HandlerSpec) -> list[Record[Any]]:

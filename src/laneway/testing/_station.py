@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
-    from laneway.observe import Event, Tally
+    from laneway.observe import Listener, Tally
     from laneway.testing._clock import FakeClock
     from laneway.testing._log import FakeTopic
     from laneway.testing._loop import VirtualLoop
@@ -60,7 +60,7 @@ class Station:
         loop: VirtualLoop,
         rng: random.Random | None,
         deferred: DeferredKeys,
-        listener: Callable[[Event], None],
+        listener: Listener,
     ) -> None:
         self.spec = spec
         self._called = on_all_steps(spec, app, has_threads=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,22 +124,26 @@ def test_offsets_may_go_into_a_transaction(scene: DirectScene, *, aborts: bool) 
 
     settings = load(overrides={"brokers": scene.bootstrap})
     loop = asyncio.new_event_loop()
-    crew = Crew(
+
+    class Transactional(Crew):
+        def _commits_of(self, consumer):
+            return _InTransactions(consumer, scene.bootstrap, scene.group, aborts=aborts)
+
+    listener = SimpleNamespace(event=lambda event: None, note=lambda words: None)
+    crew = Transactional(
         scene.group,
         list(app.routes),
         settings.cluster(),
         settings,
-        loop=lambda: loop,
-        tell=lambda event: None,
-        note=lambda words: None,
-        commits=lambda member: _InTransactions(member, scene.bootstrap, scene.group, aborts=aborts),
+        host=SimpleNamespace(loop=loop),
+        listener=listener,
     )
     crew.start()
     eventually(lambda: len(calls) == 600, timeout=60)
     time.sleep(1.5)  # one regular commit at least
     crew.stop()
     eventually(lambda: crew.is_finished, timeout=30)
-    crew.end(lambda: False)
+    crew.end(SimpleNamespace(is_forced=False))
     crew.raise_if_failed()
     loop.close()
 

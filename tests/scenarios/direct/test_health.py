@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from laneway import App, Breaker, DirectEngine, Topic
 from laneway.devkit import broker
+from laneway.events import StateChanged
 from laneway.settings import load
 from support.doors import Admin, Level, State, produce_many
 from support.waiting import eventually
@@ -369,7 +370,8 @@ def test_to_stop_listening_and_to_close_are_two_steps(scene):
         gate.wait(LONG)
         handled.append(record.raw)
 
-    with scene.running(drain="1s", state_changed=lambda state, _: states.append(state)) as engine:
+    scene.app.on(StateChanged)(lambda event: states.append(State(event.state)))
+    with scene.running(drain="1s") as engine:
         scene.produce(b"begun")
         eventually(lambda: [stall.code for stall in engine.why()] == ["running"], timeout=LONG)
         engine.stop_listening()

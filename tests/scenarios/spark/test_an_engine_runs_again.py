@@ -17,11 +17,13 @@ TWICE = """
 import sys
 from confluent_kafka import Producer
 from laneway import App, SparkEngine, Topic
+from laneway.events import BatchHandled
 from laneway.settings import load
 
 brokers, group, topic = sys.argv[1:]
 app, producer = App(group), Producer({"bootstrap.servers": brokers})
-engine = SparkEngine(load(overrides={"brokers": brokers}), master="local[1]", batch_done=lambda *_: engine.stop())
+engine = SparkEngine(load(overrides={"brokers": brokers}), master="local[1]")
+app.on(BatchHandled)(lambda _: engine.stop())
 
 @app.handler(Topic(topic))
 def handle(record): ...

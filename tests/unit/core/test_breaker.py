@@ -14,7 +14,7 @@ from laneway._core.call import Call
 from laneway._core.processor import Processor
 from laneway.errors import HandlerTimeoutError
 from laneway.observe import BreakerClosed, BreakerOpened
-from support.core import FakeClock, FakeSender, make_record, make_records, make_route
+from support.core import FakeClock, FakeSender, Noted, make_record, make_records, make_route
 
 DOWN = ConnectionError("refused")
 
@@ -23,7 +23,7 @@ class Bench:
     """A processor with a handler whose dependency is up or down."""
 
     def __init__(self, breaker=None, *, handler=None, lanes=1, state=None, clock=None, **fields):
-        self.clock, self.sender, self.notices = clock or FakeClock(), FakeSender(), []
+        self.clock, self.sender, self.notices = clock or FakeClock(), FakeSender(), Noted()
         self.error, self.calls = None, []
         breaker = breaker or Breaker(failures=3, pause="5s", pause_max="15s")
         fields = {"order": "none", "breaker": breaker, **fields}
@@ -34,7 +34,7 @@ class Bench:
             lanes=lanes,
             sender=self.sender,
             clock=self.clock,
-            notice=self.notices.append,
+            listener=self.notices,
             breaker=state,
         )
         self.processor.is_closing = True
@@ -461,7 +461,7 @@ def test_it_is_told_when_it_opens_and_closes():
     bench.run()
 
     rest = "failed with ConnectionError: refused; its records wait, nothing more is read, and the next probe is in 8s"
-    assert [notice.removeprefix("the breaker of handler 'handle' ") for notice in bench.notices] == [
+    assert [notice.removeprefix("the breaker of handler 'handle' ") for notice in bench.notices.notes] == [
         f"opened after 3 failures in a row, the last one {rest[12:-2]}4s",
         f"is still open, since probe 2 {rest}",
         f"is still open, since probe 4 {rest}",

@@ -22,7 +22,7 @@ from laneway.events import (
     RecordRetried,
 )
 from laneway.observe import Tally
-from support.core import FakeClock, FakeSender, make_record, make_route
+from support.core import FakeClock, FakeSender, Heard, make_record, make_route
 
 ERROR = ConnectionError("away " * 200)
 FAILURE = Failure.of(ERROR)
@@ -40,8 +40,8 @@ WAYS = {
 @pytest.mark.parametrize("kind", WAYS, ids=lambda kind: kind.__name__)
 def test_few_of_each_kind_are_kept(kind):
     """However many there are, with short texts; a listener is told of each."""
-    tally, heard = Tally(), []
-    emitter = EventEmitter(make_route(), tally, heard.append)
+    tally, heard = Tally(), Heard()
+    emitter = EventEmitter(make_route(), tally, heard)
     silent = Tally()
     deaf = EventEmitter(make_route(), silent)
     for offset in range(50):
@@ -50,10 +50,10 @@ def test_few_of_each_kind_are_kept(kind):
 
     assert [type(event) for event in tally.events] == [kind] * 20
     assert silent.events == tally.events
-    assert len(heard) == 50
-    assert heard[:20] == tally.events
-    assert len(heard[0].error) <= 300
-    assert heard[0].error in ("E", f"ConnectionError: {ERROR}"[:300])
+    assert len(heard.events) == 50
+    assert heard.events[:20] == tally.events
+    assert len(heard.events[0].error) <= 300
+    assert heard.events[0].error in ("E", f"ConnectionError: {ERROR}"[:300])
 
 
 def test_a_record_that_queues_behind_another_has_no_error():

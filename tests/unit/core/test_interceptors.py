@@ -14,7 +14,7 @@ from laneway._core.processor import Processor
 from laneway._declare.interceptors import Interceptors
 from laneway.errors import DeclarationError, MessageTooLargeError
 from laneway.events import InterceptorFailed, RecordDropped, RecordHandled, RecordParked, RecordSkipped
-from support.core import FakeClock, FakeSender, make_record, make_route, make_turn
+from support.core import FakeClock, FakeSender, Noted, make_record, make_route, make_turn
 
 ORDERS, OUT = Topic("orders"), Topic("out")
 
@@ -72,11 +72,11 @@ class Run:
     """A processor that works through its records, with a sender that answers as told."""
 
     def __init__(self, function, *, kind="single", answers=(), consume=(), produce=(), error=(), **fields):
-        self.clock, self.sender, self.notices = FakeClock(), FakeSender(answers), []
+        self.clock, self.sender, self.notices = FakeClock(), FakeSender(answers), Noted()
         interceptors = Interceptors(tuple(consume), tuple(produce), tuple(error))
         self.route = make_route(function, kind=kind, interceptors=interceptors, **fields)
         self.processor = Processor(
-            [self.route], "billing", lanes=4, sender=self.sender, clock=self.clock, notice=self.notices.append
+            [self.route], "billing", lanes=4, sender=self.sender, clock=self.clock, listener=self.notices
         )
         self.work = getattr(Call(self.route, self.clock), "single" if kind == "single" else "batch")
 
@@ -423,8 +423,8 @@ def test_an_error_interceptor_that_fails_loses_no_copy(wrong):
     failed = [event for event in tally.events if isinstance(event, InterceptorFailed)]
     assert [(event.handler, event.offset) for event in failed] == [("handle", 0), ("handle", 1), ("handle", 2)]
     assert failed[0].interceptor == wrong.__name__
-    assert len(run.notices) == 1
-    assert "parked as it was" in run.notices[0]
+    assert len(run.notices.notes) == 1
+    assert "parked as it was" in run.notices.notes[0]
 
 
 def test_what_a_failed_interceptor_left_behind_does_not_go_out():

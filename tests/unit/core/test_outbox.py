@@ -10,7 +10,7 @@ from laneway._core.messages import PendingMessage
 from laneway._core.outbox import Outbox
 from laneway.errors import MessageTooLargeError, ProduceError
 from laneway.observe import Tally
-from support.core import FakeSender, make_route
+from support.core import FakeSender, Noted, make_route
 
 ENCODED = ("out", b"k", b"value", [("h", b"1")], 3, 99)
 
@@ -18,9 +18,9 @@ ENCODED = ("out", b"k", b"value", [("h", b"1")], 3, 99)
 class Desk:
     """An outbox and its owner, who repeats what failed unless *gives_up* or *replaces* says otherwise."""
 
-    def __init__(self, sender, *, notice=None, gives_up=lambda message, error: False, replaces=lambda message: False):
+    def __init__(self, sender, *, listener=None, gives_up=lambda message, error: False, replaces=lambda message: False):
         self.tally = Tally()
-        self.outbox = Outbox(sender, self.tally, EventEmitter(make_route(), self.tally), notice)
+        self.outbox = Outbox(sender, self.tally, EventEmitter(make_route(), self.tally, listener))
         self.landed, self.errors = [], []
         self._gives_up, self._replaces = gives_up, replaces
 
@@ -252,9 +252,9 @@ def late(outbox):
 
 def test_what_is_not_acknowledged_for_five_seconds_is_said():
     """With topic, count and reason, long before the client gives up; and no longer when it has arrived."""
-    sender, notices, asked = FakeSender(), [], []
+    sender, noted, asked = FakeSender(), Noted(), []
     sender.is_silent = True
-    desk = Desk(sender, notice=notices.append)
+    desk = Desk(sender, listener=noted)
     outbox = desk.outbox
 
     def diagnose(topic):
@@ -272,12 +272,12 @@ def test_what_is_not_acknowledged_for_five_seconds_is_said():
     assert (set(asked), late(outbox)) == ({"errors"}, [])
     desk.tick(105.9)
     assert late(outbox) == [("errors", 2, "there is no such topic")]
-    assert notices == [
+    assert noted.notes == [
         "2 copies or messages for errors not acknowledged for 6s: there is no such topic; the records wait"
     ]
     desk.tick(112.0)
     assert late(outbox) == [("errors", 3, "there is no such topic"), ("other", 1, "there is no such topic")]
-    assert len(notices) == 1
+    assert len(noted.notes) == 1
     sender.is_silent = False
     desk.tick(113.0)
     desk.tick(114.0)

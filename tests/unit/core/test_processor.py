@@ -15,7 +15,7 @@ from laneway._core.outcome import ERROR_TOPIC
 from laneway._core.processor import Processor
 from laneway.errors import MessageTooLargeError, ProduceError, UnreachableStateError
 from laneway.observe import Tally
-from support.core import FakeClock, FakeSender, make_record, make_records, make_route
+from support.core import FakeClock, FakeSender, Noted, make_record, make_records, make_route
 
 OUT = Topic("out")
 
@@ -23,12 +23,12 @@ OUT = Topic("out")
 class Bench:
     """A processor with a clock, a sender and a handler."""
 
-    def __init__(self, function=None, *, answers=(), lanes=4, notice=None, **fields):
+    def __init__(self, function=None, *, answers=(), lanes=4, listener=None, **fields):
         self.clock, self.sender = FakeClock(), FakeSender(answers)
         fields.setdefault("lanes", lanes)
         self.route = make_route(function, **fields)
         self.processor = Processor(
-            [self.route], "billing", lanes=lanes, sender=self.sender, clock=self.clock, notice=notice
+            [self.route], "billing", lanes=lanes, sender=self.sender, clock=self.clock, listener=listener
         )
         self.call = Call(self.route, self.clock)
         self.work = self.call.batch if self.route.kind == "batch" else self.call.single
@@ -627,20 +627,20 @@ def test_messages_of_a_batch_that_is_wholly_marked_are_sent():
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_hopeless_message_of_a_batch_that_is_wholly_marked_is_told_of(is_told):
     """There is no record to park for it: each has an end of its own."""
-    notices = []
+    noted = Noted()
     bench = Bench(
         skip_all_and_say_so,
         kind="batch",
         size=2,
         answers=[MessageTooLargeError("huge"), None, MessageTooLargeError("huge")],
-        notice=notices.append if is_told else None,
+        listener=noted if is_told else None,
     )
     bench.processor.admit(make_records(2))
     tally = bench.run()
 
     assert (tally.skipped, tally.parked, tally.produced, tally.undelivered) == (2, 0, 1, 2)
-    assert len(notices) == is_told
-    assert all("a message for out cannot be delivered: huge; it is given up" in notice for notice in notices)
+    assert len(noted.notes) == is_told
+    assert all("a message for out cannot be delivered: huge; it is given up" in notice for notice in noted.notes)
 
 
 def test_a_mark_that_is_not_of_the_batch_parks_it_with_the_reason():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from laneway._declare.health import Health, Level, Reason, Stall, key_words, lasting
+from laneway._runtime.health.stalls import _WORDS
 
 ROOT = Path(__file__).parents[3]
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -123,13 +124,18 @@ def test_the_page_about_health_names_every_code():
     cells = [row.split("|")[1] for table in tables for row in table.splitlines()[2:]]
     named = {code for cell in cells for code in re.findall(r"`([a-z-]+)`", cell)}
     source = ROOT / "src/laneway"
-    files = [*(source / "_engines/direct").glob("*.py"), source / "_runtime/monitor.py", source / "cli/_why.py"]
+    files = [
+        *(source / "_runtime/health").glob("*.py"), *(source / "_engines").rglob("*.py"), source / "_core/locate.py",
+        source / "_runtime/monitor.py", source / "cli/_why.py",
+    ]  # fmt: skip
     source = "".join(path.read_text() for path in files)
-    given = set(re.findall(r'(?:Cause\(\s*|code=)"([a-z-]+)"', source))
+    given = (
+        set(_WORDS) | set(re.findall(r'code="([a-z-]+)"', source)) | set(re.findall(r'return "([a-z-]+)", f"', source))
+    )
     given |= set(re.findall(r'Level\.[A-Z]+,\s*"([a-z-]+)"', source)) | {"brokers-unreachable", "topic-missing"}
     states = {"initialising", "starting", "stopping", "stopped", "closing", "closed"}
 
-    assert named - states == given - {"unknown"}
+    assert named - states == given - {"untaken", "unknown"}
     assert states <= named
 
 

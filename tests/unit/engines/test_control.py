@@ -7,17 +7,26 @@ import logging
 import pickle
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
-from laneway import SparkEngine
 from laneway._core.breaker import BreakerState
+from laneway._core.locate import HandlerStatus, Location
+from laneway._core.troubles import Trouble
+from laneway._declare.health import Level
 from laneway._engines.spark import control
 from laneway._engines.spark.control_link import ControlLine, ControlLink, send_log_lines
 from laneway._engines.spark.control_server import ControlServer
-from laneway._runtime.lifecycle import State
+from laneway._engines.spark.driver import SparkDriver
+from laneway._engines.spark.plan import Position
+from laneway._engines.spark.query_spec import QuerySpec
+from laneway._engines.spark.watched import WatchedQueries
+from laneway._runtime.topics import Feed
 from laneway.observe import RecordSkipped, Tally
 from support.waiting import eventually
 
@@ -258,7 +267,7 @@ def test_a_process_is_connected_once():
 
 def test_without_a_connection_a_notice_is_logged(caplog):
     """On one line."""
-    ControlLine(None).notice("cannot write to x:\n down")
+    ControlLine(None).note("cannot write to x:\n down")
     assert caplog.messages == ["cannot write to x: down"]
 
 
@@ -270,7 +279,7 @@ def test_the_token_is_not_shown():
 
 
 class Query:
-    """The part of a query that the engine asks."""
+    """The part of a query that a driver asks."""
 
     def __init__(self):
         self.is_batch_over = threading.Event()
@@ -286,16 +295,112 @@ class Query:
 
 def test_the_state_says_what_a_batch_waits_for_until_it_is_over():
     """The view and whatever asks for health see topic and reason, and see them go."""
-    from laneway import App
-
-    seen = []
-    engine = SparkEngine(state_changed=lambda state, detail: seen.append((state, detail)))
-    app, query = App("billing"), Query()
-    engine.life.enter(State.CONSUMING)
-    engine._show(app, query)
+    seen, query = [], Query()
+    driver = SparkDriver.__new__(SparkDriver)
+    driver._says, driver._listener = False, SimpleNamespace(note=seen.append)
+    driver._show(query)
     query.is_batch_over.set()
-    engine._show(app, query)
-    assert seen[1:] == [
-        (State.CONSUMING, "cannot write to orders.billing.error: 2 of 3 replicas are in sync"),
-        (State.CONSUMING, ""),
-    ]
+    driver._show(query)
+    assert seen == ["cannot write to orders.billing.error: 2 of 3 replicas are in sync", ""]
+
+
+def a_status(task=0, attempt=1, low=3, **rest):
+    """What a task says that has read up to offset 9 of a partition."""
+    location = Location(code="running", has_key=True, key=b"k", seconds=4.0)
+    handler = HandlerStatus("charge", busy=2, lanes=4, **rest)
+    return control.TaskStatus(1, task, attempt, handler, [("orders", 0, low, 9)], [(("orders", 0, low), location)])
+
+
+@contextmanager
+def watched():
+    """What the driver knows of a query whose brokers are never asked."""
+    server = ControlServer()
+    channel = server.channel()
+    stream = QuerySpec(
+        app="billing", topic="orders", routes=("charge",), payload=b"", paths=(), consumer={}, producer={},
+        client={"bootstrap.servers": "127.0.0.1:1"}, feeds=(Feed("orders", ("charge",)),),
+    )  # fmt: skip
+    [found] = WatchedQueries.of([(stream, channel)], server)
+    yield found, channel, server
+
+
+def test_statuses_of_tasks_become_a_snapshot():
+    """How far it was read, and where the first unfinished record is; between batches, what was committed."""
+    with watched() as (found, channel, _):
+        channel.received(a_status())
+        seen = found.look()
+        assert seen.partitions["orders", 0][:3] == (3, 9, 3)
+        [located] = found.locate([("orders", 0, 3)])
+        assert (located.handler.handler, located.location.code, located.location.key) == ("charge", "running", b"k")
+        assert found.locate([("orders", 0, 4)]) == []
+
+        channel.batch_over([1])
+        channel.progress = control.Progress(1, 1, [("charge", "orders", 0, Position(9))])
+        seen = found.look()
+        assert seen.partitions["orders", 0][:2] == (9, 9)
+        assert seen.partitions["orders", 0].waits == "no micro-batch runs"
+        assert list(seen.owned) == [("orders", 0)]
+        # A status that comes late is that of a batch which is over.
+        channel.received(a_status())
+        assert found.look().partitions["orders", 0].low == 9
+
+
+def test_the_tasks_of_a_handler_are_one():
+    """Their lanes add up, and what one of them found of a topic or breaker counts once."""
+    trouble = Trouble("orders.error", "no", 1, 2.0)
+    with watched() as (found, channel, server):
+        channel.received(a_status(0, troubles=(trouble,)))
+        channel.received(a_status(1, low=4, troubles=(trouble,)))
+        server._receive(control.BreakerReport("billing", "charge", True, 3, 0, 5.0, 9.0, "E: closed"), None)
+        [handler] = found.look().handlers
+    assert (handler.busy, handler.lanes, handler.troubles) == (4, 8, (trouble,))
+    assert (handler.breaker.failures, handler.breaker.error) == (3, "E: closed")
+
+
+def test_a_task_that_says_nothing_for_long_is_critical(monkeypatch):
+    """Its process hangs or was suspended, and cannot say so itself."""
+    with watched() as (found, channel, _):
+        channel.received(a_status())
+        assert found.look().findings == []
+        channel._statuses[0] = (channel._statuses[0][0] - 12, channel._statuses[0][1])
+        [finding] = found.look().findings
+    assert (finding.level, finding.code) == (Level.CRITICAL, "silent")
+    assert "has sent no status for 12s" in finding.words
+
+
+def test_a_status_goes_from_a_task_to_the_driver():
+    """Once a second, with what blocks a partition that has not moved meanwhile."""
+    look = SimpleNamespace(look=lambda: (a_status().handler, a_status().partitions, a_status().locations))
+    with listening() as server:
+        channel = server.channel()
+        with linked(channel.address) as link:
+            link.watch(1, 7, 3, Tally(), look)
+            [(age, status)] = eventually(channel.statuses, timeout=20)
+            assert age < 10
+            assert status == replace_struct(a_status(), task=7, attempt=3)
+            link.unwatch(1, 7)
+            channel.batch_over([3])
+            assert channel.statuses() == []
+
+
+def test_tasks_answer_at_once_when_they_are_asked():
+    """And a driver that asks does not wait long for one that does not."""
+    looks = []
+    look = SimpleNamespace(
+        look=lambda: (looks.append(1), (a_status().handler, a_status().partitions, a_status().locations))[1]
+    )
+    with listening() as server:
+        channel = server.channel()
+        with linked(channel.address) as link:
+            link.watch(1, 7, 3, Tally(), look)
+            eventually(channel.statuses, timeout=20)
+            before = len(looks)
+            began = time.monotonic()
+            for _ in range(5):
+                channel.ask(20.0)
+            assert len(looks) >= before + 5
+            assert time.monotonic() - began < 4  # five looks once a second would take as long
+        cut(server)
+        began = time.monotonic()
+        channel.ask(0.2)
+        assert time.monotonic() - began < 10

@@ -20,7 +20,7 @@ from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.host import AppHost
 from laneway._runtime.topics import feeds_of
 from laneway.errors import DataLossError
-from support.core import FakeSender, make_record
+from support.core import FakeSender, Noted, make_record
 from support.waiting import eventually
 
 
@@ -85,7 +85,7 @@ class Scene:
                 lanes=lanes[spec.name],
                 sender=FakeSender(),
                 loop=lambda: self.host.loop,
-                notice=lambda _: None,
+                listener=Noted(),
             )
             for spec in self.specs
         ]

@@ -9,7 +9,7 @@ import pytest
 
 from laneway import App
 from laneway._runtime.handler_worker import HandlerWorker
-from support.core import FakeSender, make_route
+from support.core import FakeSender, Heard, make_route
 from support.stations import ORDERS, row, station_of
 from support.waiting import eventually
 
@@ -20,7 +20,7 @@ def test_lanes_are_those_of_the_partitions_that_are_ours(processes, lanes):
     route = make_route(lanes=2, processes=processes)
     station = HandlerWorker(
         route, "shop", lanes=processes or 2, sender=FakeSender(), loop=lambda: None,
-        notice=lambda text: None, listener=lambda event: None,
+        listener=Heard(),
     )  # fmt: skip
     found = []
     for partitions in (8, 1, 0):

@@ -8,6 +8,16 @@ import time
 from laneway._runtime.lifecycle import Lifecycle, State
 
 
+class Listener:
+    """Keeps the states that it hears of."""
+
+    def __init__(self, told):
+        self._told = told
+
+    def event(self, event):
+        self._told.append((State(event.state), event.detail))
+
+
 def test_a_new_engine_is_stopped():
     """Nothing runs before it is started."""
     life = Lifecycle()
@@ -18,7 +28,7 @@ def test_a_new_engine_is_stopped():
 def test_a_note_leaves_the_state_alone():
     """Another thread may have something to say while the engine is about to stop; told once."""
     told = []
-    life = Lifecycle(lambda *change: told.append(change))
+    life = Lifecycle(Listener(told))
     life.enter(State.STOPPING, "finishing the running batch")
     life.note("an error run failed")
     life.note("an error run failed")
@@ -30,7 +40,7 @@ def test_a_note_leaves_the_state_alone():
 def test_each_change_is_told_once():
     """Entering the same state with the same detail again is no change."""
     told = []
-    life = Lifecycle(lambda *change: told.append(change))
+    life = Lifecycle(Listener(told))
     life.enter(State.INITIALISING, "waiting for brokers")
     life.enter(State.INITIALISING, "waiting for brokers")
     life.enter(State.INITIALISING, "waiting for topics")
@@ -87,7 +97,7 @@ def test_a_state_that_was_left_before_does_not_count():
 def test_a_move_happens_only_from_where_it_was_meant():
     """Another thread may have stopped the engine meanwhile; it is not taken back to work."""
     told = []
-    life = Lifecycle(lambda *change: told.append(change))
+    life = Lifecycle(Listener(told))
     life.enter(State.STOPPING)
 
     assert not life.move((State.PAUSING, State.PAUSED), State.CONSUMING)

@@ -26,7 +26,7 @@ from laneway._runtime.recovery import Recovery
 from laneway._runtime.recreated_logs import Logs
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
-from support.core import FakeSender, SleepingClock, make_record, make_route
+from support.core import FakeSender, Heard, SleepingClock, make_record, make_route
 
 TOPIC = "orders"
 PLACE = (TOPIC, 0)
@@ -81,14 +81,14 @@ class Scene:
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
         self.station = HandlerWorker(
             self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None,
-            notice=lambda text: None, listener=lambda event: None,
+            listener=Heard(),
         )  # fmt: skip
         self.processor = self.station.processor
         self.clock.moved = self.processor.tick
         stations = {TOPIC: [self.station]}
         self.partitions = Partitions()
         self.bounds = (0, 1_000)
-        self.told, self.notes = [], []
+        self.heard = Heard()
         self.topic_id = topic_id
         admin = SimpleNamespace(
             bounds=lambda *asked: self._answer(), partitions=lambda *asked: [0],
@@ -100,13 +100,13 @@ class Scene:
         self.group = GroupConsumer({}, "billing")
         self.logs = Logs(
             plan, source=self.group, workers=stations, partitions=self.partitions,
-            monitor=SimpleNamespace(restart=lambda topic: None), admin=admin, note=self.notes.append,
+            monitor=SimpleNamespace(restart=lambda topic: None), admin=admin, notes=self.heard,
         )  # fmt: skip
         self.rebalance = Rebalance(
             plan, source=self.group, commits=self.group, workers=stations, partitions=self.partitions,
             flow=Flow(self.partitions, stations, [TOPIC]),
             recovery=Recovery("billing", [self.station], admin=None, options={}), logs=self.logs, admin=admin,
-            lease=Lease(float("inf")), tell=self.told.append, note=self.notes.append,
+            lease=Lease(float("inf")), listener=self.heard,
         )  # fmt: skip
         self.group.subscribe([TOPIC], self.rebalance)
 
@@ -191,7 +191,7 @@ def test_a_call_that_hangs_holds_a_revocation_up_for_its_budget_only(scene):
     [(offset, text)] = made.consumer.commits
     assert (offset, [at for at in range(10) if decode_finished(offset, text).has(at)]) == (0, [1, 2])
     assert PLACE not in made.partitions
-    assert made.told[-1] == PartitionsRevoked(TOPIC, (0,), False)
+    assert made.heard.events[-1] == PartitionsRevoked(TOPIC, (0,), False)
 
 
 def test_a_revocation_is_over_when_what_was_begun_has_ended(scene):
@@ -269,7 +269,7 @@ def test_what_is_lost_is_neither_waited_for_nor_committed(scene):
     assert made.clock.now == began
     assert made.consumer.commits == []
     assert PLACE not in made.partitions
-    assert made.told[-1] == PartitionsRevoked(TOPIC, (0,), True)
+    assert made.heard.events[-1] == PartitionsRevoked(TOPIC, (0,), True)
 
 
 # --- late results ----------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     made.bounds = (150, 200)
     made.rebalance.out_of_range(PLACE, made.position)
     assert (made.seeks, made.processor.tally.lost) == ([150], 50)
-    assert made.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
+    assert made.heard.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
 
     made.read(range(150, 160))
     made.work_off()
@@ -389,7 +389,7 @@ def test_a_log_that_ends_before_our_offset_is_read_from_its_first_record(scene, 
     low, high = bounds
     made.rebalance.out_of_range(PLACE, made.position)
     assert (made.seeks, made.group.epoch, made.processor.tally.lost) == ([low], epoch + 1, 0)
-    [note] = made.notes
+    [note] = made.heard.notes
     assert note.endswith(f"orders[0] is at offset 100, its log ends at {high}; it is read from its start")
     made.processor.tick()
     made.end(*made.late)
@@ -444,7 +444,7 @@ def test_a_broker_that_is_away_decides_nothing(scene, is_forgiving):
     made.bounds = None
     made.rebalance.out_of_range(PLACE, made.position)
 
-    assert (made.seeks, made.notes, made.processor.tally.lost) == ([100], [], 0)
+    assert (made.seeks, made.heard.notes, made.processor.tally.lost) == ([100], [], 0)
 
 
 def test_what_is_ours_no_longer_is_nobodys_loss(scene):
@@ -467,7 +467,7 @@ def test_a_late_word_on_an_offset_of_before_changes_nothing(scene):
     made.rebalance.out_of_range(PLACE, 100)
     made.work_off()
 
-    assert (made.seeks, len(made.notes), made.due()) == ([0, 48], 1, (48, []))
+    assert (made.seeks, len(made.heard.notes), made.due()) == ([0, 48], 1, (48, []))
 
 
 # --- coming ----------------------------------------------------------------------------------------------------------
@@ -624,7 +624,7 @@ def test_a_retry_topic_that_was_not_recreated_is_read_on(scene):
     made.logs.settle_suspects()
     made.logs.settle_suspects()
 
-    assert (made.partitions[PLACE].paused, made.position, made.notes) == (set(), 100, [])
+    assert (made.partitions[PLACE].paused, made.position, made.heard.notes) == (set(), 100, [])
 
 
 def test_a_retry_topic_that_was_recreated_ends_the_run(scene):
@@ -641,7 +641,7 @@ def test_a_retry_topic_that_was_recreated_begins_at_its_start_when_asked_to_go_o
     made.logs.settle_suspects()
 
     assert (made.partitions[PLACE].paused, made.position, made.processor.tally.lost) == (set(), 0, 3)
-    assert made.notes == [
+    assert made.heard.notes == [
         f"the retry topic {TOPIC} was deleted while it was in use: at least 3 records that waited in it are lost"
     ]
 
@@ -671,7 +671,7 @@ def test_a_suspect_that_goes_is_nobodys_loss(scene):
     made = suspected(scene, (-1001, ""))
     made.lose()
     made.logs.settle_suspects()
-    assert made.notes == []
+    assert made.heard.notes == []
 
 
 # --- topics that are recreated ---------------------------------------------------------------------------------------
@@ -764,7 +764,7 @@ def test_a_topic_that_is_recreated_while_it_is_read_begins_at_its_start(scene):
     assert made.due() == (0, [])
     made.logs.ask()
     assert made.logs.is_sure()
-    assert (made.seeks, len(made.notes)) == ([0], 1)
+    assert (made.seeks, len(made.heard.notes)) == ([0], 1)
     made.revoke()
     assert made.consumer.commits == [(0, of(NEW, CLEAN))]
 

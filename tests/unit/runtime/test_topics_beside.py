@@ -79,7 +79,7 @@ def test_a_retry_topic_that_may_not_be_created_is_waited_for(caplog):
 def test_at_the_start_the_same_rule_holds(monkeypatch, caplog, may_create):
     """What is missing is created and said; or it is waited for, and the state says for what."""
     caplog.set_level("INFO", "laneway")
-    app, cluster, life = App("billing"), Cluster(SOURCE), Lifecycle(lambda *_: None)
+    app, cluster, life = App("billing"), Cluster(SOURCE), Lifecycle()
     app.handler(Topic(SOURCE))(lambda record: None)
     monkeypatch.setattr(_topics, "Admin", lambda _: cluster)
     settings, looks = load(overrides={"create_topics": may_create}), []

@@ -27,7 +27,7 @@ from laneway._runtime.worker_loop import Request, WorkerLoop
 from laneway.testing._consumer import FakeConsumer
 from laneway.testing._log import Entry
 from support.consumers import FakeAssigned
-from support.core import FakeSender, SleepingClock, make_route
+from support.core import FakeSender, Heard, SleepingClock, make_route
 
 SHORTEST_INTERVAL = 6.0
 """Seconds: max_poll_interval is at least the session's time-out, and brokers take none below this by default."""
@@ -115,14 +115,13 @@ class Scene:
         )  # fmt: skip
         logs = Logs(
             plan, source=self.consumer, workers=stations, partitions=self.partitions, monitor=None, admin=admin,
-            note=lambda text: None,
+            notes=Heard(),
         )  # fmt: skip
         monkeypatch.setattr(Lease, "now", staticmethod(clock.monotonic))
         self.lease = Lease(10.0)
         rebalance = Rebalance(
             plan, source=self.consumer, commits=self.consumer, workers=stations, partitions=self.partitions,
-            flow=self.flow, recovery=recovery, logs=logs, admin=None, lease=self.lease, tell=lambda event: None,
-            note=lambda text: None,
+            flow=self.flow, recovery=recovery, logs=logs, admin=None, lease=self.lease, listener=Heard(),
         )  # fmt: skip
         self.loop = WorkerLoop(
             plan, source=self.consumer, rebalance=rebalance, flow=self.flow, recovery=recovery, workers=stations,
@@ -172,7 +171,7 @@ def _station(topic, records, retry=None):
         make_route(topic=Topic(topic), buffer=Buffer(records=records), retry=retry or Retry()),
         "billing", lanes=4, sender=FakeSender(),
         loop=lambda: None,
-        notice=lambda text: None, listener=lambda event: None,
+        listener=Heard(),
     )  # fmt: skip
 
 

@@ -25,14 +25,15 @@ from laneway._runtime.worker_loop import Request, WorkerLoop
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from laneway._declare.handler import HandlerSpec
     from laneway._kafka import Place
     from laneway._runtime.commits import CommitStrategy
+    from laneway._runtime.driver import Until
     from laneway._runtime.handler_worker import Hooks
-    from laneway.events import Event
+    from laneway._runtime.host import AppHost
+    from laneway.observe import Listener
     from laneway.settings import ClusterSettings, Settings
 
 __all__ = ["Crew"]
@@ -58,12 +59,10 @@ class Crew:
         routes: its handlers on this cluster.
         cluster: where.
         settings: the configuration.
-        loop: gives the loop that async handlers run on.
-        tell: told of events; any thread calls it.
-        note: told in words what is waited for; any thread calls it.
+        host: has the loop that async handlers run on.
+        listener: hears of events and of what is waited for; any thread calls it.
         limits: where to end in each partition, whatever is written there meanwhile; None for no end.
         hooks: setups and cleanups of the app, for processes that handlers have of their own.
-        commits: makes what commits for the member; it does so itself without.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -73,18 +72,16 @@ class Crew:
         cluster: ClusterSettings,
         settings: Settings,
         *,
-        loop: Callable[[], asyncio.AbstractEventLoop],
-        tell: Callable[[Event], None],
-        note: Callable[[str], None],
+        host: AppHost,
+        listener: Listener,
         limits: Mapping[Place, int] | None = None,
         hooks: Hooks = ((), ()),
-        commits: Callable[[GroupConsumer], CommitStrategy] | None = None,
     ) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster.client_options())
         self.sources = list(dict.fromkeys(route.topic.name for route in routes))
         self._app = app
-        self._note = note
+        self._listener = listener
         self._session = max(_LEAVE, cluster.consumer.session_timeout.total_seconds() + _REBALANCE)
         self._asked = 0.0
         partitions = {topic: max(1, len(self.admin.partitions(topic))) for topic in self.sources}
@@ -99,9 +96,8 @@ class Crew:
                 app,
                 lanes=route.processes or max(1, route.lanes),
                 sender=self._sender,
-                loop=loop,
-                notice=note,
-                listener=tell,
+                loop=lambda: host.loop,
+                listener=listener,
                 hooks=hooks,
                 lease=lease,
             )
@@ -145,13 +141,14 @@ class Crew:
         recovery = Recovery(app, self.stations, admin=self.admin, options=options)
         consumer = GroupConsumer(options, app, cluster.client_options())
         logs = Logs(
-            plan, source=consumer, workers=stations, partitions=owned, monitor=self.monitor, admin=self.admin, note=note
+            plan, source=consumer, workers=stations, partitions=owned, monitor=self.monitor, admin=self.admin,
+            notes=listener,
         )  # fmt: skip
         logs.learn()
         rebalance = Rebalance(
             plan,
             source=consumer,
-            commits=consumer if commits is None else commits(consumer),
+            commits=self._commits_of(consumer),
             workers=stations,
             partitions=owned,
             flow=flow,
@@ -159,8 +156,7 @@ class Crew:
             logs=logs,
             admin=self.admin,
             lease=lease,
-            tell=tell,
-            note=note,
+            listener=listener,
         )
         self.worker_loop = WorkerLoop(
             plan,
@@ -194,6 +190,10 @@ class Crew:
         """Whether nothing is read, no call runs and none can begin now."""
         return self.worker_loop.status().is_holding and all(station.is_quiet for station in self.stations)
 
+    def _commits_of(self, consumer: GroupConsumer) -> CommitStrategy:
+        """What commits for the member: it does so itself, unless a subclass says otherwise."""
+        return consumer
+
     def start(self) -> None:
         """Begin."""
         for station in self.stations:
@@ -207,14 +207,14 @@ class Crew:
         for station in self.stations:
             station.finish()
 
-    def end(self, is_forced: Callable[[], bool]) -> bool:
+    def end(self, until: Until) -> bool:
         """Commit what is finished and leave, whatever still runs; False when not everything was committed in time.
 
         With a rebalance under way brokers let nobody leave before it is over. A process that ends earlier keeps its
         partitions from the others until its session ends, so it waits as long as a session lasts.
 
         Args:
-            is_forced: asked often; once it says yes and everything is committed, nothing is waited for any more.
+            until: once it is forced and everything is committed, nothing is waited for any more.
         """
         for station in self.stations:
             if not station.is_over:
@@ -223,10 +223,10 @@ class Crew:
         began, is_noted = time.monotonic(), False
         while not self.member.is_over:
             is_committed, waited = self.member.is_committed, time.monotonic() - began
-            if waited > (self._session if is_committed else _LEAVE) or (is_committed and is_forced()):
+            if waited > (self._session if is_committed else _LEAVE) or (is_committed and until.is_forced):
                 break
             if is_committed and waited > _REBALANCE and not is_noted:
-                self._note(_WAITING)
+                self._listener.note(_WAITING)
                 is_noted = True
             time.sleep(_LOOK)
         self.monitor.end()

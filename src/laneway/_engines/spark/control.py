@@ -1,8 +1,8 @@
 """The control connection between the driver and the Python processes of its queries.
 
 The driver listens; the planner of each query and every worker process connect to it, once per process, and again
-whenever the connection is lost. Orders go out (stop, pause, tasks, breakers); answers, figures, notices and log
-lines come in. A task never waits for the connection: without one it works as if there were no new orders.
+whenever the connection is lost. Orders go out (stop, pause, tasks, breakers); answers, figures, statuses, notices
+and log lines come in. A task never waits for the connection: without one it works as if there were no new orders.
 
 Both sides prove that they know the token of the run before anything else is said. A frame is a length and one message
 of a fixed set of types; nothing is unpickled.
@@ -19,12 +19,14 @@ from typing import Any
 
 import msgspec
 
+from laneway._core.locate import HandlerStatus, Location, Spot  # noqa: TC001 - the decoder looks them up
 from laneway._engines.spark.plan import Position  # noqa: TC001 - the decoder looks it up
 from laneway.observe import Tally  # noqa: TC001 - the decoder looks it up
 
 __all__ = [
     "LIMIT",
     "Answer",
+    "Ask",
     "BreakerReport",
     "ControlAddress",
     "Figures",
@@ -35,6 +37,7 @@ __all__ = [
     "Over",
     "Progress",
     "RefusedError",
+    "TaskStatus",
     "frame",
     "prove_as_driver",
     "prove_as_process",
@@ -105,6 +108,8 @@ class BreakerReport(msgspec.Struct, frozen=True, tag=True):
     probes: int
     opened_ago: float
     probe_in: float
+    error: str = ""
+    """What the call failed with that opened it."""
 
 
 class Figures(msgspec.Struct, frozen=True, tag=True):
@@ -114,6 +119,19 @@ class Figures(msgspec.Struct, frozen=True, tag=True):
     task: int
     attempt: int
     tally: Tally
+
+
+class TaskStatus(msgspec.Struct, frozen=True, tag=True):
+    """How a task that runs is doing, for health and `why`."""
+
+    channel: int
+    task: int
+    attempt: int
+    handler: HandlerStatus
+    partitions: list[tuple[str, int, int, int]]
+    """Topic, partition, the lowest unfinished offset, and the offset after the last record that was read."""
+    locations: list[tuple[Spot, Location]]
+    """Where the lowest unfinished records are that have not moved for a second."""
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
@@ -140,12 +158,16 @@ class LogLine(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """The driver wants to know now how the tasks are doing."""
+
+
 class Over(msgspec.Struct, frozen=True, tag=True):
     """The run is over: there is no reason to connect again."""
 
 
-FromProcess = Answer | Figures | Notice | LogLine | BreakerReport
-ToProcess = Orders | Progress | BreakerReport | Over
+FromProcess = Answer | Figures | TaskStatus | Notice | LogLine | BreakerReport
+ToProcess = Orders | Progress | BreakerReport | Ask | Over
 
 _encode = msgspec.msgpack.Encoder().encode
 _LOGIN: Any = msgspec.msgpack.Decoder(_Challenge | _Proof)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from laneway._engines.spark.control import (
     Answer,
+    Ask,
     BreakerReport,
     ControlAddress,
     Figures,
@@ -26,6 +27,7 @@ from laneway._engines.spark.control import (
     Over,
     Progress,
     RefusedError,
+    TaskStatus,
     frame,
     prove_as_process,
     read_to_process,
@@ -35,6 +37,7 @@ from laneway.observe import logger
 if TYPE_CHECKING:
     from laneway._core.breaker import BreakerState
     from laneway._engines.spark.control import FromProcess
+    from laneway._engines.spark.task_look import TaskLook
     from laneway.observe import Tally
 
 __all__ = ["ControlLine", "ControlLink", "send_log_lines"]
@@ -44,6 +47,7 @@ _log = logger("spark")
 _CONNECT = 5.0  # seconds for a connection
 _SOONEST, _LATEST = 0.1, 5.0  # seconds before the next try
 _EVERY = 0.5  # seconds between figures of the tasks that run
+_LOOK = 1.0  # seconds between looks at what they wait for
 _KEPT = 1_000  # notices and log lines that wait for a connection
 _LONGEST = 2_000  # characters of a line
 _GIVE_UP = 120.0  # seconds without connection and without a task after which a run is taken to be over
@@ -67,6 +71,7 @@ class ControlLink:
         self._changed: dict[object, FromProcess] = {}
         self._lines: deque[FromProcess] = deque(maxlen=_KEPT)
         self._tasks: dict[tuple[int, int], tuple[int, Tally]] = {}
+        self._looks: dict[tuple[int, int], tuple[int, TaskLook]] = {}
         self._breakers: dict[tuple[str, str], BreakerState] = {}
         self._told: dict[tuple[str, str], tuple[object, ...]] = {}
         self._heard: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
@@ -75,6 +80,7 @@ class ControlLink:
         self._arrival = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._wake = asyncio.Event()
+        self._asked = asyncio.Event()
         self._spread = random.Random()  # noqa: S311 - it keeps processes from trying all at once
         self.is_connected = False
         self.is_over = False
@@ -120,14 +126,17 @@ class ControlLink:
         self._lines.append(message)
         self._rouse()
 
-    def watch(self, channel: int, task: int, attempt: int, tally: Tally) -> None:
-        """A task begins: send its counts from now on."""
+    def watch(self, channel: int, task: int, attempt: int, tally: Tally, look: TaskLook | None = None) -> None:
+        """A task begins: send its counts from now on, and what it waits for."""
         self._tasks[channel, task] = (attempt, tally)
+        if look is not None:
+            self._looks[channel, task] = (attempt, look)
         self._rouse()
 
     def unwatch(self, channel: int, task: int) -> None:
         """The task has ended."""
         self._tasks.pop((channel, task), None)
+        self._looks.pop((channel, task), None)
 
     def watch_breaker(self, app: str, handler: str, state: BreakerState) -> None:
         """Share the state of a breaker, which takes over what other processes have found. Only between tasks."""
@@ -135,6 +144,7 @@ class ControlLink:
         if report is not None:
             state.is_open, state.failures, state.probes = report.is_open, report.failures, report.probes
             state.opened_at, state.probe_at = at - report.opened_ago, at + report.probe_in
+            state.error = report.error
         self._breakers[app, handler] = state
         self._told[app, handler] = _said_of(state)
 
@@ -174,7 +184,8 @@ class ControlLink:
             pause = min(_LATEST, pause * 2)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        sides = [asyncio.ensure_future(self._listen(reader)), asyncio.ensure_future(self._speak(writer))]
+        work = (self._listen(reader), self._speak(writer), self._report(writer))
+        sides = [asyncio.ensure_future(side) for side in work]
         try:
             done, _ = await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
             for side in done:
@@ -200,6 +211,8 @@ class ControlLink:
                     # What the driver knew before may be older than what this process has found while it was cut off.
                     if is_news or (app, handler) not in self._breakers:
                         self._heard[app, handler] = (time.monotonic(), report)
+                case Ask():
+                    self._asked.set()
                 case Over():
                     self.is_over = True
                     return
@@ -220,6 +233,21 @@ class ControlLink:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.0, due - time.monotonic()))
 
+    async def _report(self, writer: asyncio.StreamWriter) -> None:
+        """Say what the tasks wait for, once a second and when the driver asks.
+
+        The tasks are looked at on another thread, since one may not answer.
+        """
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), _LOOK)
+            self._asked.clear()
+            for (channel, task), (attempt, look) in tuple(self._looks.items()):
+                found = await asyncio.to_thread(look.look)
+                if found is not None and (channel, task) in self._looks:
+                    writer.write(frame(TaskStatus(channel, task, attempt, *found)))
+            await writer.drain()
+
     def _figures(self) -> list[Figures]:
         return [
             Figures(channel, task, attempt, tally) for (channel, task), (attempt, tally) in tuple(self._tasks.items())
@@ -233,7 +261,9 @@ class ControlLink:
             if said != self._told[app, handler]:
                 self._told[app, handler] = said
                 times = (now - state.opened_at, state.probe_at - now)
-                found.append(BreakerReport(app, handler, state.is_open, state.failures, state.probes, *times))
+                found.append(
+                    BreakerReport(app, handler, state.is_open, state.failures, state.probes, *times, state.error)
+                )
         return found
 
 
@@ -271,18 +301,18 @@ class ControlLine:
             self._answer = said
             self.link.say(said)
 
-    def notice(self, text: str) -> None:
+    def note(self, words: str) -> None:
         """Say what is waited for. Without a connection it is logged here."""
-        text = " ".join(text.split())[:_LONGEST]
+        text = " ".join(words.split())[:_LONGEST]
         if self.link is None or not self.link.is_connected:
             _log.warning(text)
         else:
             self.link.post(Notice(self._channel, text))
 
-    def watch(self, task: int, attempt: int, tally: Tally) -> None:
-        """Send the counts of a task from now on."""
+    def watch(self, task: int, attempt: int, tally: Tally, look: TaskLook | None = None) -> None:
+        """Send the counts of a task from now on, and what it waits for."""
         if self.link is not None:
-            self.link.watch(self._channel, task, attempt, tally)
+            self.link.watch(self._channel, task, attempt, tally, look)
 
     def unwatch(self, task: int) -> None:
         """The task has ended."""

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from laneway._core.locate import BreakerStatus
 from laneway._engines.spark.control import (
     Answer,
+    Ask,
     BreakerReport,
     ControlAddress,
     Figures,
@@ -24,6 +26,7 @@ from laneway._engines.spark.control import (
     Over,
     Progress,
     RefusedError,
+    TaskStatus,
     frame,
     prove_as_driver,
     read_from_process,
@@ -49,9 +52,10 @@ class Channel:
 
     def __init__(self, server: ControlServer, number: int) -> None:
         self._server = server
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._notices: deque[str] = deque(maxlen=_KEPT)
         self._tasks: dict[int, Figures] = {}
+        self._statuses: dict[int, tuple[float, TaskStatus]] = {}
         self._ended = -1
         self.orders = Orders(number)
         """What was ordered last."""
@@ -85,13 +89,27 @@ class Channel:
         with self._lock:
             return list(self._tasks.values())
 
+    def statuses(self) -> list[tuple[float, TaskStatus]]:
+        """The newest status of each task of the batch that runs, and how many seconds ago its process said anything."""
+        with self._lock:
+            now = time.monotonic()
+            return [(now - at, status) for at, status in self._statuses.values()]
+
+    def ask(self, patience: float) -> None:
+        """Let the tasks that run say how they are doing, and wait a moment for it."""
+        asked = time.monotonic()
+        self._server.send(Ask())
+        with self._lock:
+            self._lock.wait_for(lambda: all(at >= asked for at, _ in self._statuses.values()), patience)
+
     def batch_over(self, attempts: list[int]) -> None:
         """A batch is over whose tasks had these numbers: what is still under way of them says nothing new."""
         with self._lock:
             self._ended = max([self._ended, *attempts])
             self._tasks.clear()
+            self._statuses.clear()
 
-    def received(self, message: Answer | Figures | Notice) -> None:
+    def received(self, message: Answer | Figures | TaskStatus | Notice) -> None:
         """Take in what a process says."""
         match message:
             case Answer():
@@ -104,6 +122,12 @@ class Channel:
                     known = self._tasks.get(task)
                     if attempt > self._ended and (known is None or attempt >= known.attempt):
                         self._tasks[task] = message
+            case TaskStatus(task=task, attempt=attempt):
+                with self._lock:
+                    found = self._statuses.get(task)
+                    if attempt > self._ended and (found is None or attempt >= found[1].attempt):
+                        self._statuses[task] = (time.monotonic(), message)
+                        self._lock.notify_all()
 
 
 class ControlServer:
@@ -149,11 +173,22 @@ class ControlServer:
         """How many processes are connected."""
         return len(self._connected)
 
+    def breakers(self, app: str) -> dict[str, BreakerStatus]:
+        """The open breakers of an app's handlers, as its processes have said last."""
+        now, found = time.monotonic(), {}
+        for (name, handler), (at, said) in tuple(self._breakers.items()):
+            if name == app and said.is_open:
+                passed = now - at
+                found[handler] = BreakerStatus(
+                    said.opened_ago + passed, said.failures, said.error, said.probe_in - passed
+                )
+        return found
+
     def cut(self) -> None:
         """Cut every connection; those who had one connect again."""
         self._call(self._cut)
 
-    def send(self, message: Orders) -> None:
+    def send(self, message: Orders | Ask) -> None:
         """Send something to all that are connected."""
         self._call(self._broadcast, frame(message))
 

@@ -50,9 +50,9 @@ class OutputFilter:
             for number in (*kept, write):
                 os.close(number)
 
-    def mute(self) -> None:
-        """From now on drop everything: what comes is Spark's way of dying."""
-        self._is_muted = not os.environ.get("LANEWAY_DEBUG")
+    def mute(self, *, on: bool = True) -> None:
+        """From now on drop everything, because what comes is Spark's way of dying; or nothing any more."""
+        self._is_muted = on and not os.environ.get("LANEWAY_DEBUG")
 
     def _follow(self, read: int) -> None:
         with os.fdopen(read, encoding="utf-8", errors="replace") as lines:

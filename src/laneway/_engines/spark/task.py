@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from laneway._core.commands import Inherit, Load
 from laneway._engines.spark.plan import Position, TaskReport
 from laneway._engines.spark.span import Span, SpanSource
+from laneway._engines.spark.task_look import TaskLook
 from laneway._engines.spark.worker import worker_of
 from laneway._runtime.assignment import FixedAssignment, NothingToRecover, PlannedDue
 from laneway._runtime.flow import Flow
@@ -49,7 +50,7 @@ def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
     numbers = {task * len(run.handlers) + at: handler for at, handler in enumerate(run.handlers)}
     worker.is_busy = True
     for number, handler in numbers.items():
-        line.watch(number, attempt, handler.processor.tally)
+        line.watch(number, attempt, handler.processor.tally, run.look_at(handler))
     try:
         run.recover(is_repeated=spec.is_recovering or tries > 0)
         run.work()
@@ -111,6 +112,10 @@ class TaskRun:
             retry_source=self._retries,
             monitor=PlannedDue({place: self._parts[place].stop for place in beside}),
         )
+
+    def look_at(self, handler: HandlerWorker) -> TaskLook:
+        """How one of the handlers is doing, for the driver."""
+        return TaskLook(handler, [part for part in self._partitions.values() if handler in part.workers])
 
     def recover(self, *, is_repeated: bool) -> None:
         """Let the handlers know what is finished, what waits on retry topics, and what a killed run has copied."""

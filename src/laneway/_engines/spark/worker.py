@@ -105,7 +105,7 @@ class Worker:
                 lanes=state.spec.processes or lanes.get(name, 1),
                 sender=self.sender,
                 loop=lambda: self.host.loop,
-                notice=line.notice,
+                listener=line,
                 hooks=(app.setups, app.cleanups),
                 state=state,
             )

@@ -15,7 +15,7 @@ from laneway.devkit.bench._usage import Usage
 from laneway.devkit.bench._workloads import KEYS, PARTITIONS, Workload, app_of, fill
 from laneway.devkit.history import Recorder, Verdict, check, read_history
 from laneway.errors import EngineError
-from laneway.observe import Tally, logger
+from laneway.observe import BatchHandled, Event, Tally, logger
 from laneway.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class _TimedPass:
         """Run it."""
         _log.info("producing %d records to warm up with", self._warm)
         fill(self._brokers, self._topic, self._warm, keys=KEYS).wait()
-        engine = _engine(self._settings, batch_done=self._batch_done)
+        engine = _engine(self._settings, listener=self)
         conductor = threading.Thread(target=self._conduct, args=(engine,), daemon=True)
         self._began = time.time()
         conductor.start()
@@ -142,7 +142,15 @@ class _TimedPass:
             raise self._error
         return self
 
-    def _batch_done(self, _topic: str, _batch: int, tally: Tally) -> None:
+    def event(self, event: Event) -> None:
+        """Count what a batch has done."""
+        if isinstance(event, BatchHandled):
+            self._batch_done(event.tally)
+
+    def note(self, words: str) -> None:
+        """Notes do not count."""
+
+    def _batch_done(self, tally: Tally) -> None:
         with self._changed:
             if tally.first and not self.cold_start:  # a tally before the first call has no start
                 self.cold_start = tally.first - self._began

@@ -22,8 +22,7 @@ from laneway.settings import load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laneway._runtime.lifecycle import State
-    from laneway.observe import Tally
+    from laneway.observe import Listener
 
 __all__ = ["PARTITIONS", "Interrupted", "Show", "perform"]
 
@@ -36,18 +35,6 @@ _QUIET = {"log_level": 0}
 
 class Interrupted(Exception):  # noqa: N818 - a signal, not an error
     """The run was stopped early; everything that it started has ended."""
-
-
-class View(Protocol):
-    """Receives the progress of the run."""
-
-    def batch_done(self, topic: str, batch: int, tally: Tally) -> None:
-        """Receive a batch."""
-        ...
-
-    def state_changed(self, state: State, detail: str) -> None:
-        """Receive a state."""
-        ...
 
 
 class Show(Protocol):
@@ -63,7 +50,7 @@ class Show(Protocol):
 
     def watch(
         self, *, lag: Callable[[], int | None], count: Callable[[], int], total: int, ideal: float
-    ) -> AbstractContextManager[View]:
+    ) -> AbstractContextManager[Listener]:
         """A live view of the run."""
         ...
 
@@ -126,7 +113,7 @@ def _run(brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
     ideal = PARTITIONS * lanes / CALL
     lag = _Lag({"bootstrap.servers": brokers, **_QUIET})
     with show.watch(lag=lag, count=calls.count, total=mix.total, ideal=ideal) as view:
-        engine = SparkEngine(settings, once=True, batch_done=view.batch_done, state_changed=view.state_changed)
+        engine = SparkEngine(settings, once=True, listener=view)
         try:
             app.run(engine)
         except LanewayError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laneway.devkit.bench import WORKLOADS, _measure
-from laneway.observe import Tally
+from laneway.observe import BatchHandled, Tally
 
 
 @pytest.fixture(name="timed")
@@ -17,7 +17,7 @@ def _timed(monkeypatch):
 
 
 def told(timed, **fields):
-    timed._batch_done("bench-topic", 1, Tally(**fields))
+    timed.event(BatchHandled("bench-topic", 1, Tally(**fields)))
 
 
 def test_a_tally_without_calls_is_no_start(timed):

@@ -3,23 +3,58 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway._declare.health import lasting
 from laneway._declare.interceptors import name_of
-from laneway.errors import text_of
+from laneway._runtime.clients import new_loop
+from laneway.errors import SettingsError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HealthCheck"]
+    from laneway.settings import Settings
+
+__all__ = ["HealthCheck", "LoopOwner", "check_function"]
 
 _EVERY = 1.0  # seconds between calls
 _TIMEOUT = 5.0  # seconds without an answer after which it counts as no
 _LONGEST = 300  # characters of an error's text
+
+
+class LoopOwner(Protocol):
+    """Has an event loop that runs on a thread."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop; made when it is first asked for."""
+        ...
+
+
+def check_function(settings: Settings) -> Callable[[], Any] | None:
+    """The function that ``health.check`` names; None when it names none.
+
+    Raises:
+        SettingsError: there is no such function.
+    """
+    named = settings.health.check
+    if named is None:
+        return None
+    module, _, name = named.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except Exception as error:  # user code: any error of the module is a problem of this setting
+        words = f"module {module!r} cannot be imported: {type(error).__name__}: {text_of(error)}"
+        fix = "correct the name, or start where the module can be found"
+        raise SettingsError([settings.problem("health.check", words, fix)]) from error
+    if not callable(found):
+        words = f"module {module!r} has no function {name!r}"
+        raise SettingsError([settings.problem("health.check", words, "name a function of the module")])
+    return found  # type: ignore[no-any-return]
 
 
 class HealthCheck:
@@ -27,7 +62,7 @@ class HealthCheck:
 
     Args:
         function: gives whether all is well; sync or async. What it raises counts as no, and None as yes.
-        loop: gives the loop that async handlers run on, for a function that is async.
+        loops: has the loop that async handlers run on, for a function that is async; None for a loop of its own.
         every: seconds between calls.
         timeout: seconds without an answer after which it counts as no.
     """
@@ -35,13 +70,14 @@ class HealthCheck:
     def __init__(
         self,
         function: Callable[[], Any],
-        loop: Callable[[], asyncio.AbstractEventLoop],
+        loops: LoopOwner | None,
         *,
         every: float = _EVERY,
         timeout: float = _TIMEOUT,
     ) -> None:
         self._function = function
-        self._loop = loop
+        self._loops = loops
+        self._own: asyncio.AbstractEventLoop | None = None
         self._every, self._timeout = every, timeout
         self._name = name_of(function)
         self._began: float | None = None
@@ -72,6 +108,8 @@ class HealthCheck:
             self._answer = self._ask()
             self._began = None
             self._is_over.wait(self._every)
+        if self._own is not None:
+            self._own.close()
 
     def _ask(self) -> str | None:
         try:
@@ -88,7 +126,13 @@ class HealthCheck:
             async with asyncio.timeout(self._timeout):
                 return await answer
 
-        future = asyncio.run_coroutine_threadsafe(waiting(), self._loop())
+        if self._loops is None:
+            self._own = self._own or new_loop()
+            try:
+                return self._own.run_until_complete(waiting())
+            except TimeoutError:
+                raise TimeoutError(f"no answer within {lasting(self._timeout)}") from None
+        future = asyncio.run_coroutine_threadsafe(waiting(), self._loops.loop)
         while not self._is_over.is_set():
             try:
                 return future.result(0.1)

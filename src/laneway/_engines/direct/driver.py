@@ -1,0 +1,192 @@
+"""DirectDriver: reads and handles records in this process, as a member of the consumer group."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from laneway._declare.units import in_words
+from laneway._engines.direct.watched import WatchedCrew
+from laneway._runtime.worker_loop import Request
+from laneway.observe import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from laneway._engines.direct.crew import Crew
+    from laneway._kafka import Place
+    from laneway._runtime.driver import Until
+    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.report import Reporter
+    from laneway.observe import Listener
+
+__all__ = ["DirectDriver", "ErrorRunDriver"]
+
+_REPORT = 0.25  # seconds between two tallies
+_FIRST = 3.0  # seconds that the first records may take, once the group has let us in
+
+
+class DirectDriver:
+    """Runs crews, one for each cluster.
+
+    Args:
+        crews: what reads and handles.
+        reporter: counts what they do.
+        is_once: whether it is over when what there is at the start is finished.
+    """
+
+    def __init__(self, crews: Sequence[Crew], reporter: Reporter, *, is_once: bool = False) -> None:
+        self.crews = crews
+        self._reporter = reporter
+        self._is_once = is_once
+        self._ends: Sequence[Mapping[Place, int]] | None = None
+        self._reported = 0.0
+
+    def prepare(self) -> bool:
+        """Find out where to end."""
+        self._ends = [crew.monitor.ends() for crew in self.crews] if self._is_once else None
+        return True
+
+    def start(self) -> None:
+        """Join the groups."""
+        for crew in self.crews:
+            crew.start()
+
+    def watched(self) -> Sequence[Watched]:
+        """Each crew."""
+        return [WatchedCrew(crew) for crew in self.crews]
+
+    def look(self) -> None:
+        """Report what was done, and raise what has ended a member or a handler."""
+        for crew in self.crews:
+            crew.raise_if_failed()
+        now = time.monotonic()
+        is_due = now - self._reported >= _REPORT
+        self._reporter.flush(is_new=is_due)
+        if is_due:
+            self._reported = now
+            self._report()
+
+    def pause(self, *, on: bool) -> None:
+        """Read nothing for now, or go on."""
+        for crew in self.crews:
+            crew.worker_loop.request(Request.PAUSE if on else Request.RESUME)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is read, no call runs and none can begin now."""
+        return all(crew.is_quiet for crew in self.crews)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything before the ends is finished."""
+        return self._ends is not None and all(
+            crew.is_past(ends) for crew, ends in zip(self.crews, self._ends, strict=True)
+        )
+
+    def stop(self) -> None:
+        """Read nothing more, and finish what was begun."""
+        for crew in self.crews:
+            crew.stop()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the handlers have ended."""
+        return all(crew.is_finished for crew in self.crews)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the brokers know of everything that is finished."""
+        return all(
+            (partition := crew.worker_loop.partitions.get(place)) is None or partition.committed >= view.low
+            for crew in self.crews
+            for place, view in crew.worker_loop.status().partitions.items()
+        )
+
+    def end(self, until: Until) -> bool:
+        """Commit what is finished and leave the groups; False when not everything was committed in time."""
+        is_committed = True
+        for crew in self.crews:
+            is_committed &= crew.end(until)
+        self._reporter.flush()
+        self._report()
+        gaps = Tally(gaps=sum(crew.worker_loop.status().gaps for crew in self.crews))
+        self._reporter.count(gaps)
+        self.crews = ()  # clients live as long as somebody holds them
+        return is_committed
+
+    def _report(self) -> bool:
+        """Report what was done since the last time; whether anything was read."""
+        found: dict[str, Tally] = {}
+        for crew in self.crews:
+            for topic, news in crew.news().items():
+                found.setdefault(topic, Tally()).add(news)
+        for topic, tally in found.items():
+            if tally.read or tally.finished or tally.retried or tally.undelivered or tally.lost:
+                self._reporter.batch(topic, tally)
+            else:
+                self._reporter.count(tally)
+        return any(tally.read for tally in found.values())
+
+
+class ErrorRunDriver(DirectDriver):
+    """Runs a plan over an error topic. When several processes do so at once, their group assigns the partitions.
+
+    Args:
+        crew: reads the topic.
+        reporter: counts what it does.
+        limits: where the run ends in each partition.
+        topic: the error topic.
+        idle: how long it waits for a record; another process may have the partitions.
+        listener: hears when it has waited in vain.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        reporter: Reporter,
+        limits: Mapping[Place, int],
+        *,
+        topic: str,
+        idle: timedelta,
+        listener: Listener,
+    ) -> None:
+        super().__init__([crew], reporter)
+        self._ends = [limits]
+        self._topic = topic
+        self._idle = idle
+        self._listener = listener
+        self._worked = time.monotonic()
+        self._is_idle = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything before the ends is finished, or nothing came for long."""
+        return self._is_idle or super().is_over
+
+    def look(self) -> None:
+        """Report what was done at once, and notice when nothing comes."""
+        for crew in self.crews:
+            crew.raise_if_failed()
+        self._reporter.flush()
+        is_busy = self._report() or not all(
+            crew.is_idle and crew.worker_loop.status().has_joined for crew in self.crews
+        )
+        if is_busy:
+            self._worked = time.monotonic()
+        elif not self._is_idle and time.monotonic() - self._worked > max(_FIRST, self._idle.total_seconds()):
+            self._is_idle = True
+            self._listener.note(f"no record of {self._topic} came for {in_words(self._idle)}: the run is over")
+
+    def _report(self) -> bool:
+        """As usual, but as the work of the error topic."""
+        total = Tally()
+        for crew in self.crews:
+            for news in crew.news().values():
+                total.add(news)
+        if total.read or total.finished or total.retried or total.undelivered or total.lost:
+            self._reporter.batch(self._topic, total)
+        else:
+            self._reporter.count(total)
+        return total.read > 0

@@ -1,0 +1,192 @@
+"""SparkDriver: the queries of an app, or of a run over its error topics."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from laneway._engines.spark.from_settings import slots_of
+from laneway._engines.spark.query import Query
+from laneway._engines.spark.watched import WatchedQueries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+    from pathlib import Path
+
+    from laneway._engines.spark.control_server import ControlServer
+    from laneway._engines.spark.output_filter import OutputFilter
+    from laneway._engines.spark.query_spec import QuerySpec
+    from laneway._runtime.driver import Until
+    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.report import Reporter
+    from laneway.observe import Event, Listener, Tally
+
+__all__ = ["Cluster", "SparkDriver"]
+
+_COUNT = 1.0  # seconds between looks at the executors
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The Spark session of a run and what belongs to it."""
+
+    spark: Any
+    control: ControlServer
+    folder: Path
+    """Of this machine, for what Spark keeps."""
+    trigger: timedelta
+    """How often a batch may start."""
+    is_fixed: bool
+    """Whether the number of tasks is given, and not that of the executors' slots."""
+    output: OutputFilter | None
+    """Takes what the session's processes print; None when the session is the user's own."""
+
+
+class SparkDriver:
+    """Runs queries side by side.
+
+    Args:
+        cluster: where.
+        streams: what each query reads.
+        reporter: counts what they do.
+        listener: hears what a batch waits for.
+        folder: a new one, for these queries only.
+        is_once: whether it is over when what there is at the start is finished.
+        is_beside: they are a run over error topics, beside the queries of the app.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        streams: Sequence[QuerySpec],
+        reporter: Reporter,
+        listener: Listener,
+        *,
+        folder: Path,
+        is_once: bool,
+        is_beside: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._streams = streams
+        self._reporter = reporter
+        self._listener = listener
+        self._folder = folder
+        self._is_once = is_once
+        self._is_beside = is_beside
+        self._counts_at = None if is_beside or cluster.is_fixed else -_COUNT
+        channels = [cluster.control.channel() for _ in streams]
+        self.queries = [
+            Query(stream, self._batch_done, channel) for stream, channel in zip(streams, channels, strict=True)
+        ]
+        self._watched = WatchedQueries.of(list(zip(streams, channels, strict=True)), cluster.control)
+        self._started: list[Query] = []
+        self._says = False
+
+    def prepare(self) -> bool:
+        """Nothing must be known before: the planners ask the brokers."""
+        return True
+
+    def start(self) -> None:
+        """Start the queries."""
+        output = self._cluster.output
+        if output is not None and not self._is_beside:
+            output.mute(on=False)
+        self._follow_executors()
+        for number, (stream, query) in enumerate(zip(self._streams, self.queries, strict=True)):
+            # Spark never forgets a data source, so runs over error topics take the place of those before them.
+            name = f"laneway_{hashlib.sha256(stream.name.encode()).hexdigest()[:16]}" if self._is_beside else None
+            query.start(
+                self._cluster.spark,
+                folder=self._folder / f"{number}-{stream.place}",
+                trigger=self._cluster.trigger,
+                once=self._is_once,
+                name=name,
+            )
+            self._started.append(query)
+        if not self._is_beside:
+            for watched in self._watched:
+                watched.start()
+
+    def watched(self) -> Sequence[Watched]:
+        """What is read of each cluster."""
+        return self._watched
+
+    def look(self) -> None:
+        """Raise what has ended a query, report what happens in the running batches, and follow the executors."""
+        for query in self._started:
+            query.raise_if_failed()
+            self._show(query)
+        self._reporter.flush()
+        self._follow_executors()
+
+    def pause(self, *, on: bool) -> None:
+        """Begin no further record, or go on."""
+        for query in self.queries:
+            query.pause(on=on)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no batch runs."""
+        return all(query.is_paused for query in self.queries)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the queries have ended by themselves."""
+        return not any(query.is_active for query in self._started)
+
+    def stop(self) -> None:
+        """Let the running batches end and plan no other."""
+        for query in self.queries:
+            query.ask_to_stop()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last batches are committed."""
+        return all(query.is_drained for query in self._started)
+
+    @property
+    def is_committed(self) -> bool:
+        """A batch is committed before it is over."""
+        return True
+
+    def end(self, until: Until) -> bool:  # noqa: ARG002 - nothing is waited for
+        """End the queries. What their batches have finished is committed already."""
+        if self._cluster.output is not None and not self._is_beside:
+            self._cluster.output.mute()  # the helper processes of queries print tracebacks when they end
+        for watched in self._watched:
+            watched.end()
+        for query in self._started:
+            query.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return True
+
+    def _batch_done(self, topic: str, batch: int, tally: Tally, events: list[Event]) -> None:
+        self._reporter.batch(topic, tally, events, batch)
+
+    def _show(self, query: Query) -> None:
+        """Report what happens in the running batch, and let the state say what it waits for until it is over."""
+        if events := query.new_events():
+            self._reporter.events(events)
+        if query.is_batch_over.is_set():
+            query.is_batch_over.clear()
+            query.notices()
+            if self._says:
+                self._says = False
+                self._listener.note("")
+        for text in query.notices()[-1:]:
+            self._says = True
+            self._listener.note(text)
+
+    def _follow_executors(self) -> None:
+        """Cut batches into as many tasks as the executors of a cluster can run: they come and go while it runs."""
+        if self._counts_at is None or time.monotonic() < self._counts_at + _COUNT:
+            return
+        self._counts_at = time.monotonic()
+        count = slots_of(self._cluster.spark)
+        if count is not None:
+            for query in self.queries:
+                query.spread_over(count)

@@ -1,0 +1,214 @@
+"""HealthMonitor: looks once a second at what could block an app, and says how it is doing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from laneway._declare.health import Health, Level, Reason, Stall, moment
+from laneway._runtime.health.findings import found_at
+from laneway._runtime.health.progress import Progress
+from laneway._runtime.health.snapshot import Finding
+from laneway._runtime.lifecycle import State
+from laneway.observe import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from laneway._runtime.health.check import HealthCheck
+    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.lifecycle import Lifecycle
+    from laneway._runtime.status_file import StatusFile
+
+__all__ = ["HealthMonitor"]
+
+_log = logger("runtime")
+
+_EVERY = 1.0  # seconds between looks
+_NOTED = 12.0  # seconds that a notice stays in the state: one of something that lasts is repeated after ten
+_SOON = timedelta(seconds=2)  # a group that is at rest gives partitions sooner
+_IDLE = ("no-partitions", "spare")
+_MOST = 100  # stalls in a status
+_AT_WORK = (State.CONSUMING, State.PAUSING, State.PAUSED, State.STOPPING)
+_WORDS = {
+    State.STARTING: "it is starting",
+    State.STOPPING: "it is stopping",
+    State.STOPPED: "nothing runs",
+    State.CLOSING: "it ends its work and leaves",
+    State.CLOSED: "it is closed",
+}
+
+
+class HealthMonitor:
+    """Knows how an app is doing on an engine. Any thread may ask, at any time; nothing here is on the way of a record.
+
+    A thread of its own looks at the lowest unfinished offset of each partition. What is said is only about partitions
+    that are read here at that moment.
+
+    Args:
+        life: the engine's state.
+    """
+
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
+        self._stalled_after = 30.0
+        self._minimum_brokers = 1
+        self._noted = ("", 0.0)
+        self._waits = ""
+        """What the state says of partitions that do not come."""
+        self._watched: Sequence[Progress] = ()
+        self._check: HealthCheck | None = None
+        self._status: StatusFile | None = None
+        self._since: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._has_complained = False
+
+    def begin(
+        self, status: StatusFile | None, *, stalled_after: timedelta = timedelta(seconds=30), minimum_brokers: int = 1
+    ) -> None:
+        """Watch from now on.
+
+        Args:
+            status: the file that says what is seen.
+            stalled_after: for how long a partition may stand still.
+            minimum_brokers: how many brokers there should be.
+        """
+        self._stalled_after, self._minimum_brokers = stalled_after.total_seconds(), minimum_brokers
+        self._is_over, self._status = threading.Event(), status
+        self._noted, self._since = ("", 0.0), {}  # of this run only
+        self._thread = threading.Thread(target=self._repeat, args=(self._is_over,), name="laneway-health", daemon=True)
+        self._thread.start()
+
+    def attend(self, watched: Sequence[Watched], check: HealthCheck | None) -> None:
+        """Watch these, and nothing else."""
+        with self._lock:
+            self._check = check
+            self._watched = [Progress(each) for each in watched]
+        if self._minimum_brokers > 1:
+            for each in watched:
+                each.count_brokers()
+
+    def end(self) -> None:
+        """Watch nothing more."""
+        self._is_over.set()
+        with self._lock:
+            self._watched, self._check = (), None
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(1)
+        if self._status is not None:
+            self._status.remove()
+
+    def note(self, words: str) -> None:
+        """Say in the state what is unusual, until it has not been said again for a while. Any thread may call it."""
+        self._noted = (words, time.monotonic())
+        self._life.note(words)
+
+    def health(self) -> Health:
+        """How it is doing now."""
+        with self._lock:
+            now, used = time.monotonic(), set[tuple[str, str]]()
+            reasons = []
+            for level, code, subject, words, age in self._found():
+                known = now - self._since.setdefault((code, subject), now)
+                used.add((code, subject))
+                reasons.append(Reason(level, code, words, moment(known if age is None else age)))
+            self._since = {name: since for name, since in self._since.items() if name in used}
+        return Health.of(reasons)
+
+    def why(self, after: float) -> list[Stall]:
+        """What stands still for so many seconds, and why; the longest first."""
+        for progress in self._watched:
+            progress.watched.refresh()
+        return self._stalls(after)
+
+    def _stalls(self, after: float) -> list[Stall]:
+        found = []
+        with self._lock:
+            for progress in self._watched:
+                found += progress.stalls(progress.look(is_paused=self._is_paused), after)
+        return sorted(found, key=lambda stall: (-stall.age, stall.topic, stall.partition))
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._life.state in (State.PAUSING, State.PAUSED)
+
+    def _found(self) -> Iterator[Finding]:
+        state, detail = self._life.state, self._life.detail
+        if state is State.INITIALISING and detail:
+            code = "topic-missing" if detail.startswith("waiting for topic") else "brokers-unreachable"
+            yield Finding(Level.CRITICAL, code, "", detail)
+        elif state is State.INITIALISING or state in _WORDS:
+            yield Finding(Level.OK, state.value, "", _WORDS.get(state, "it looks for brokers and topics"))
+        trouble = None if self._check is None else self._check.trouble
+        if trouble is not None:
+            yield Finding(Level.WARNING, "check", "", f"nothing is read, because {trouble}")
+        elif self._is_paused:
+            yield Finding(Level.OK, "paused", "", f"it was paused{f': {detail}' if detail else ''}")
+        if state in _AT_WORK:
+            for progress in self._watched:
+                seen = progress.look(is_paused=self._is_paused)
+                yield from found_at(
+                    progress, seen, stalled_after=self._stalled_after, minimum_brokers=self._minimum_brokers
+                )
+
+    def look(self) -> None:
+        """What is done once a second."""
+        for progress in self._watched:
+            if words := progress.look(is_paused=self._is_paused).brokers.words:
+                self.note(words)
+        self._forget_note()
+        health, status = self.health(), self._status
+        self._note_waiting(health)
+        if status is not None and not self._is_over.is_set():
+            status.write(self._said(health))
+
+    def _note_waiting(self, health: Health) -> None:
+        """Say in the state that the group gives no partitions, and no longer once it does."""
+        since = datetime.now(UTC) - _SOON
+        words = next((each.words for each in health.reasons if each.code in _IDLE and each.since < since), "")
+        if words and self._life.state is State.CONSUMING:
+            self._waits = words
+            self.note(words)
+        elif self._waits:
+            self._life.note("", instead_of=self._waits)
+            self._waits = ""
+
+    def _forget_note(self) -> None:
+        words, said = self._noted
+        if words and time.monotonic() - said > _NOTED:
+            self._noted = ("", 0.0)
+            self._life.note("", instead_of=words)
+
+    def _said(self, health: Health) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            "state": self._life.state.value,
+            "detail": self._life.detail,
+            "health": health.as_dict(),
+            "why": [stall.as_dict() for stall in self._stalls(_EVERY)[:_MOST]],
+            "brokers": [],
+            "owned": {},
+            "lag": {},
+            "written": datetime.now(UTC).isoformat(),
+        }
+        for progress in self._watched:
+            seen = progress.watched.look()
+            said["brokers"].append(seen.where)
+            for topic, partition in sorted(seen.owned):
+                said["owned"].setdefault(topic, []).append(partition)
+            for (topic, partition), lag in sorted(seen.lag.items()):
+                said["lag"].setdefault(topic, {})[str(partition)] = lag
+        return said
+
+    def _repeat(self, is_over: threading.Event) -> None:
+        while not is_over.is_set():
+            try:
+                self.look()
+            except Exception:  # noqa: BLE001 - what watches must not end the run, nor be silent
+                if not self._has_complained:
+                    self._has_complained = True
+                    _log.exception("the monitor of the health failed; it goes on")
+            is_over.wait(_EVERY)

@@ -1,0 +1,135 @@
+"""Progress: since when each partition stands where it stands, and why."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from laneway._declare.health import Stall, lasting
+from laneway._runtime.health.stalls import cause
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laneway._kafka import Place
+    from laneway._runtime.health.snapshot import PartitionStatus, Snapshot, Watched
+
+__all__ = ["Progress"]
+
+_COMMITS = 10.0  # seconds; a commit is due every second
+_FULL = "the partition is not read on before it is finished, because commits can tell of no more records past it"
+
+
+class _Mark(NamedTuple):
+    """Where a partition stands."""
+
+    offset: int
+    """The lowest that is not finished."""
+    kind: str
+    """``begun`` when it was read, ``unread`` when it is only in Kafka, ``idle`` when nothing is to be done."""
+    epoch: int
+    since: float
+    """Since when all three are what they are."""
+    behind: float | None
+    """Since when more is finished than the brokers know of."""
+    committed: int
+
+
+class Progress:
+    """Remembers the lowest unfinished offset of each partition, and looks up what blocks those that stand still.
+
+    To remember costs no more than a commit, once a second. What blocks a partition is looked for only when it has
+    stood still for a while. Any thread may call it.
+
+    Args:
+        watched: what is looked at.
+    """
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self._marks: dict[Place, _Mark] = {}
+        self._lock = threading.Lock()
+
+    def look(self, *, is_paused: bool) -> Snapshot:
+        """See where the partitions stand; those that are not read here any more are forgotten.
+
+        Args:
+            is_paused: nothing is to be read, so what waits in Kafka does not stand still.
+        """
+        now, seen = time.monotonic(), self.watched.look()
+        ends = seen.brokers.ends
+        with self._lock:
+            self._marks = {
+                place: self._mark(place, found, _kind(found, ends.get(place, 0), is_paused=is_paused), now)
+                for place, found in seen.partitions.items()
+            }
+        return seen
+
+    def uncommitted(self) -> dict[Place, float]:
+        """Partitions where records are finished and the brokers do not know that, and for how many seconds."""
+        now = time.monotonic()
+        late = {place: now - mark.behind for place, mark in self._marks.items() if mark.behind is not None}
+        return {place: seconds for place, seconds in late.items() if seconds > _COMMITS}
+
+    def stalls(self, seen: Snapshot, after: float) -> list[Stall]:
+        """Partitions that have stood still for so many seconds although there is something to do, and why.
+
+        Args:
+            seen: what `look` has given.
+            after: how many seconds.
+        """
+        now, ends = time.monotonic(), seen.brokers.ends
+        still = {place: mark for place, mark in self._marks.items() if now - mark.since >= after}
+        found = self._begun(seen, {place: mark for place, mark in still.items() if mark.kind == "begun"}, now)
+        for place, mark in still.items():
+            if mark.kind == "unread":
+                code, words = _unread(seen, place, ends.get(place, 0) - mark.offset, now - mark.since, after)
+                age = timedelta(seconds=now - mark.since)
+                found.append(Stall(code, *place, mark.offset, age, words))
+        return sorted(found, key=lambda stall: (-stall.age, stall.topic, stall.partition))
+
+    def _mark(self, place: Place, found: PartitionStatus, kind: str, now: float) -> _Mark:
+        before = self._marks.get(place)
+        if before is None or before.epoch != found.epoch:
+            return _Mark(found.low, kind, found.epoch, now, None, found.committed)
+        since = before.since if (before.offset, before.kind) == (found.low, kind) else now
+        if found.low <= found.committed:
+            behind = None
+        else:
+            is_same = before.behind is not None and found.committed == before.committed
+            behind = before.behind if is_same else now
+        return _Mark(found.low, kind, found.epoch, since, behind, found.committed)
+
+    def _begun(self, seen: Snapshot, begun: Mapping[Place, _Mark], now: float) -> list[Stall]:
+        """Partitions of which something was read and is not finished."""
+        if not begun:
+            return []
+        spots = [(*place, mark.offset) for place, mark in begun.items()]
+        stalls = []
+        for spot, handler, location in self.watched.locate(spots):
+            place, offset = spot[:2], spot[2]
+            code, words = cause(location, handler)
+            if seen.partitions[place].is_full:
+                words = f"{words}; {_FULL}"
+            age = timedelta(seconds=now - begun[place].since)
+            stalls.append(
+                Stall(code, *place, offset, age, words, handler.handler, location.key, has_key=location.has_key)
+            )
+        return stalls
+
+
+def _kind(found: PartitionStatus, end: int, *, is_paused: bool) -> str:
+    if found.low < found.delivered:
+        return "begun"
+    return "unread" if end > found.low and not is_paused else "idle"
+
+
+def _unread(seen: Snapshot, place: Place, count: int, seconds: float, after: float) -> tuple[str, str]:
+    """Why nothing is read of a partition that has something."""
+    wait = f"{count:,} record{'s wait' if count > 1 else ' waits'} to be read"
+    delay = seen.delays.get(place[0])
+    if delay is not None and seconds < delay + after:
+        return "delay", f"{wait}; each of them when it is {lasting(delay)} old"
+    return "unread", f"{wait}; {seen.partitions[place].waits or 'the brokers give none'}"

@@ -1,0 +1,166 @@
+"""WatchedLoop: what health is judged by, of a loop that reads and the handlers in this process."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from laneway._core.locate import Location, locate, status_of
+from laneway._runtime.health.snapshot import Located, PartitionStatus, Snapshot
+from laneway._runtime.partition import Pause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from laneway._core.locate import HandlerStatus, Spot
+    from laneway._core.processor import Processor
+    from laneway._declare.handler import HandlerSpec
+    from laneway._kafka import Place
+    from laneway._runtime.monitor import BrokerMonitor
+    from laneway._runtime.partition import Partition
+    from laneway._runtime.worker_loop import WorkerLoop
+
+__all__ = ["Locatable", "WatchedLoop", "located"]
+
+T = TypeVar("T")
+
+_PATIENCE = 0.3  # seconds that a handler's lanes may take to answer; an event loop that does not is blocked
+
+
+class _Tables(Protocol):
+    """What a columnar handler has been given."""
+
+    @property
+    def table(self) -> Mapping[Place, int]:
+        """Partition to the end of the table that it is at work on."""
+        ...
+
+
+class Locatable(Protocol):
+    """A handler at work in this process."""
+
+    spec: HandlerSpec
+    processor: Processor
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Its source and its retry topics."""
+        ...
+
+    @property
+    def intake(self) -> _Tables:
+        """What it was given."""
+        ...
+
+    def progress(self, place: Place, start: int) -> tuple[int, list[int]]:
+        """Up to where a partition was read, and what is unfinished of it."""
+        ...
+
+    def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
+        """Ask something of the processor while nothing changes it; and whether that was so."""
+        ...
+
+
+class WatchedLoop:
+    """Looks at a loop and its handlers. Any thread may call it.
+
+    Args:
+        loop: reads for the handlers.
+        workers: the handlers.
+        monitor: asks the brokers.
+        sources: the topics that are read.
+        where: the brokers, for messages.
+        timeout: seconds that a message may take.
+    """
+
+    def __init__(
+        self,
+        loop: WorkerLoop,
+        workers: Sequence[Locatable],
+        monitor: BrokerMonitor,
+        *,
+        sources: Collection[str],
+        where: str = "",
+        timeout: float = 30.0,
+    ) -> None:
+        self._loop = loop
+        self._workers = workers
+        self._monitor = monitor
+        self._sources = sources
+        self._where = where
+        self._timeout = timeout
+        self._delays = {
+            step.spec.topic.name: step.spec.delay.total_seconds()
+            for worker in workers
+            for step in worker.processor.steps
+            if step.spec.delay
+        }
+
+    def refresh(self) -> None:
+        """Everything is looked up here and now."""
+
+    def look(self) -> Snapshot:
+        """How it is now."""
+        views, owned = self._loop.status().partitions, dict(self._loop.partitions)
+        return Snapshot(
+            self._where,
+            self._monitor.view,
+            {place: _status(owned[place], view.low, view.delivered) for place, view in views.items() if place in owned},
+            [self._status_of(worker) for worker in self._workers],
+            self._delays,
+            owned=[place for place in owned if place[0] in self._sources],
+        )
+
+    def locate(self, spots: Collection[Spot]) -> list[Located]:
+        """Where unfinished records are. The second handler that does not answer is not waited for."""
+        found, patience = [], _PATIENCE
+        for worker in self._workers:
+            own = [spot for spot in spots if spot[0] in worker.topics and _is_at(worker, spot[:2], spot[2])]
+            if not own:
+                continue
+            locations, is_sure = located(worker, own, patience)
+            patience = patience if is_sure else 0.0
+            handler = self._status_of(worker)
+            found += [Located(spot, handler, location) for spot, location in locations.items()]
+        return found
+
+    def count_brokers(self) -> None:
+        """Keep the number of brokers up to date from now on."""
+        self._monitor.counts = True
+
+    def _status_of(self, worker: Locatable) -> HandlerStatus:
+        return status_of(worker.processor, time.monotonic(), self._timeout)
+
+
+def located(worker: Locatable, spots: list[Spot], patience: float) -> tuple[dict[Spot, Location], bool]:
+    """Where records are in a handler, and whether nothing changed meanwhile.
+
+    Args:
+        worker: the handler at work.
+        spots: which records.
+        patience: seconds that it may take to answer.
+    """
+    try:
+        found, is_sure = worker.look(
+            lambda: locate(worker.processor, spots, time.monotonic(), worker.intake.table), patience
+        )
+    except RuntimeError:  # it changed while a thread looked that could not hold it still
+        return dict.fromkeys(spots, Location(code="unknown")), True
+    if not is_sure and worker.spec.is_async:
+        found = {
+            spot: Location(code="loop", has_key=inner.has_key, key=inner.key, inner=inner)
+            for spot, inner in found.items()
+        }
+    return found, is_sure
+
+
+def _status(partition: Partition, low: int, delivered: int) -> PartitionStatus:
+    paused = partition.paused.copy()
+    waits = next((reason.value for reason in Pause if reason in paused), "")
+    return PartitionStatus(low, delivered, partition.committed, partition.epoch, waits, Pause.METADATA in paused)
+
+
+def _is_at(worker: Locatable, place: Place, offset: int) -> bool:
+    """Whether it is this handler that has not finished an offset; another one of the topic may be."""
+    end, unfinished = worker.progress(place, offset)
+    return end <= offset or offset in unfinished

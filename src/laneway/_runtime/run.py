@@ -1,0 +1,300 @@
+"""AppEngine: what all engines do to run an app: settings, topics, states, stops, pauses, health, error runs, report."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from abc import ABC, abstractmethod
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from laneway._declare.handler import check_together
+from laneway._declare.units import as_duration
+from laneway._runtime.configure import configured, effective, warn_unused_topics
+from laneway._runtime.controls import EngineControls
+from laneway._runtime.driver import Run
+from laneway._runtime.error_runs import ErrorSchedule, error_plans, only_run, run_plans
+from laneway._runtime.health.check import HealthCheck, check_function
+from laneway._runtime.lifecycle import State
+from laneway._runtime.report import Reporter, RunReport
+from laneway._runtime.signals import stop_signals
+from laneway._runtime.status_file import StatusFile
+from laneway._runtime.topics import prepare_topics, until_ready
+from laneway.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import timedelta
+
+    from laneway._declare.app import App
+    from laneway._declare.units import Duration
+    from laneway._runtime.driver import Driver
+    from laneway._runtime.error_runs import ErrorPlan
+    from laneway._runtime.health.check import LoopOwner
+    from laneway._runtime.health.monitor import HealthMonitor
+    from laneway.observe import Event, Listener
+    from laneway.settings import Settings
+
+__all__ = ["AppEngine"]
+
+
+@dataclass(slots=True)
+class _States:
+    """Gives changes of the state to the app's subscribers and to the engine's listener, at once."""
+
+    listener: Listener | None
+    app: App | None = None
+
+    def event(self, event: Event) -> None:
+        """The state has changed."""
+        if self.app is not None:
+            self.app.tell(event)
+        if self.listener is not None:
+            self.listener.event(event)
+
+    def note(self, words: str) -> None:
+        """Nothing is noted by a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Takes events and notes from the threads that do the work."""
+
+    reporter: Reporter
+    health: HealthMonitor
+
+    def event(self, event: Event) -> None:
+        """Something happened; subscribers hear of it at the next look."""
+        self.reporter.keep(event)
+
+    def note(self, words: str) -> None:
+        """Something is waited for: the state says so for a while."""
+        self.health.note(words)
+
+
+class AppEngine(EngineControls, ABC):
+    """Runs an app until it is stopped. An engine says in `_open`, `_driver` and `drivers` what is its own.
+
+    Args:
+        settings: the configuration; read from ``laneway.yaml`` and the environment by default.
+        overrides: settings that win over it, by dotted key; None does not count.
+        once: handle what there is and stop.
+        healthy: called about once a second. While it gives False, raises or does not answer, nothing is begun.
+        minimum_brokers: how many brokers there should be.
+        stalled_after: for how long a partition with work may stand still.
+        listener: hears of states, batches and events.
+    """
+
+    _look = 0.02
+    """Seconds between looks at what runs."""
+
+    def __init__(
+        self,
+        settings: Settings | None,
+        overrides: dict[str, Any],
+        *,
+        once: bool,
+        healthy: Callable[[], Any] | None,
+        minimum_brokers: int | None,
+        stalled_after: Duration | None,
+        listener: Listener | None,
+    ) -> None:
+        self._settings = settings
+        self._overrides = overrides
+        self._once = once
+        self._healthy = healthy
+        self._minimum_brokers = minimum_brokers
+        self._stalled_after: timedelta | None = None if stalled_after is None else as_duration(stalled_after)
+        self._listener = listener
+        self._states = _States(listener)
+        super().__init__(self._states)
+        self._driver_now: Driver | None = None
+
+    def run(self, app: App) -> RunReport:
+        """Run until stopped, or with *once* until everything that waits is handled; it may run again after that."""
+        if not app.routes:
+            raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
+        settings = effective(self._settings, self._overrides)
+        warn_unused_topics(app, settings)
+        given, app = app, configured(app, settings)
+        check_together(app.name, app.routes)
+        check = self._healthy or check_function(settings)
+        with ExitStack() as stack:
+            run = self._begun(app, settings, stack)
+            given.engine = weakref.ref(self)
+            stack.callback(setattr, given, "engine", None)
+            self._health.begin(
+                StatusFile(app.name),
+                stalled_after=self._stalled_after or settings.health.stalled_after,
+                minimum_brokers=self._minimum_brokers or settings.health.minimum_brokers,
+            )
+            stack.callback(self._health.end)
+            if not prepare_topics(app, settings, self.life, self._is_stopping, self._wake):
+                return run.report
+            self.life.enter(State.STARTING)
+            self._open(run, stack)
+            while self._round(run, check):
+                self.life.enter(State.STARTING)
+        return run.report
+
+    def run_errors(self, app: App, *, topic: str | None = None) -> RunReport:
+        """Run once over the error topics of an app, now, as its `ErrorConsumer` and the configuration say.
+
+        Args:
+            app: whose parked records to take up.
+            topic: only this error topic.
+
+        Raises:
+            EngineError: a run of this process is under way already.
+        """
+        settings = effective(self._settings, self._overrides)
+        app = configured(app, settings)
+        with ExitStack() as stack:
+            stack.enter_context(only_run(app.name))
+            run = self._begun(app, settings, stack)
+            plans = until_ready(
+                lambda: error_plans(app, settings, topic=topic, is_stopping=self._is_stopping),
+                settings, self.life, self._is_stopping, self._wake,
+            )  # fmt: skip
+            if not plans or self._stops:
+                return run.report
+            self.life.enter(State.STARTING)
+            self._open(run, stack)
+            self.life.enter(State.CONSUMING)
+            run.report.was_forced = not run_plans(self, plans, run.reporter, self, settings)
+        return run.report
+
+    @abstractmethod
+    def _open(self, run: Run, stack: ExitStack) -> None:
+        """Open what lives as long as a run; the stack closes it."""
+
+    @abstractmethod
+    def _driver(self, run: Run) -> Driver:
+        """What reads and handles records until it is stopped; one that was stopped is not used again.
+
+        Raises:
+            BrokerUnavailableError: no broker answers; it is asked again.
+        """
+
+    @abstractmethod
+    def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
+        """What runs over error topics, while a run is under way; see `ErrorDrivers`."""
+
+    @property
+    def _loops(self) -> LoopOwner | None:
+        """Gives the loop that an async health check runs on; None for one of its own."""
+        return None
+
+    def _begun(self, app: App, settings: Settings, stack: ExitStack) -> Run:
+        """Take over signals and the state until the end."""
+        report = RunReport(app.name)
+        self._states.app = app
+        reporter = Reporter(app, report, report.tally, self._listener)
+        self._began()
+        stack.callback(self._ended)
+        stack.enter_context(stop_signals(self._signalled))
+        self.life.enter(State.INITIALISING)
+        return Run(app, settings, report, reporter, _Work(reporter, self._health), self._once)
+
+    def _round(self, run: Run, healthy: Callable[[], Any] | None) -> bool:
+        """Read and handle records until it is stopped; whether another round follows."""
+        driver = until_ready(lambda: self._driver(run), run.settings, self.life, self._is_stopping, self._wake)
+        if driver is None:
+            return self._is_restarted()
+        errors = self._scheduled(run)
+        check = None if healthy is None else HealthCheck(healthy, self._loops)
+        self._driver_now = driver
+        with self._attended(driver, errors, check):
+            try:
+                self._consume(run, driver, errors)
+            finally:
+                self.life.enter(State.CLOSING, "ending its work and leaving")
+                self._known_stops = self._stops
+                if errors is not None:
+                    errors.end()
+                run.report.was_forced |= not driver.end(self)
+                run.reporter.flush()
+        return self._is_restarted()
+
+    def _is_restarted(self) -> bool:
+        """Whether `start` was called after `stop_listening`, and nothing since."""
+        if self._stops or not self._is_to_start:
+            return False
+        self._is_deaf = self._is_to_start = False
+        return True
+
+    @contextmanager
+    def _attended(self, driver: Driver, errors: ErrorSchedule | None, check: HealthCheck | None) -> Iterator[None]:
+        """Let health and pauses follow what runs."""
+        self._health.attend(driver.watched(), check)
+        self._pause.attend([driver] if errors is None else [driver, errors], check)
+        if check is not None:
+            check.start()
+        try:
+            yield
+        finally:
+            if check is not None:
+                check.end()
+            self._health.attend((), None)
+            self._pause.attend((), None)
+            self._driver_now = None
+
+    def _scheduled(self, run: Run) -> ErrorSchedule | None:
+        """The schedule of runs over the error topics, if there is one."""
+        cron = None if run.app.errors is None or run.is_once else run.app.errors.due
+        if cron is None:
+            return None
+        reporter = Reporter(run.app, run.report, run.report.errors.tally, self._listener)
+        return ErrorSchedule(
+            run.app,
+            cron,
+            settings=run.settings,
+            source=self,
+            reporter=reporter,
+            life=self.life,
+            runs=run.report.errors,
+        )
+
+    def _consume(self, run: Run, driver: Driver, errors: ErrorSchedule | None) -> None:
+        if not until_ready(driver.prepare, run.settings, self.life, self._is_stopping, self._wake):
+            return
+        self._pause.apply()  # before anything can be read
+        driver.start()
+        self.life.enter(State.CONSUMING)
+        if errors is not None:
+            errors.start()
+        while not (self._stops or self._is_deaf or driver.is_over):
+            self._pause.apply()
+            driver.look()
+            if self._wake.wait(self._look):
+                self._wake.clear()
+        self.life.enter(State.STOPPING, "finishing what was begun")
+        run.report.was_forced |= self._drain(run, driver, errors)
+        while self._is_deaf and not self.is_interrupted and not driver.is_committed:
+            driver.look()
+            self._wake.wait(self._look)
+        if self._is_deaf and not self._stops:
+            self.life.enter(State.STOPPED, "nothing more is read until it is started again")
+            while not (self.is_interrupted or self._is_to_start):
+                driver.look()
+                if self._wake.wait(self._look):
+                    self._wake.clear()
+
+    def _drain(self, run: Run, driver: Driver, errors: ErrorSchedule | None) -> bool:
+        """Finish what was begun; True when there was no time for it."""
+        deadline, self._known_stops = None, self._stops
+        driver.stop()
+        if errors is not None:
+            errors.ask_to_stop()
+        self._wake.clear()
+        while not (driver.is_finished and (errors is None or errors.is_drained)):
+            driver.look()
+            if deadline is None and (self._stops or not self._is_deaf):
+                deadline = time.monotonic() + run.settings.drain.total_seconds()
+            if self.is_forced or (deadline is not None and time.monotonic() > deadline):
+                return True
+            if self._wake.wait(self._look):
+                self._wake.clear()
+        driver.look()
+        return False
