@@ -310,12 +310,10 @@ class App(Extensions):
 
     @property
     def setups(self) -> tuple[Callable[[], Any], ...]:
-        """Functions that run once in each worker process before its first record."""
         return tuple(self._setup)
 
     @property
     def cleanups(self) -> tuple[Callable[[], Any], ...]:
-        """Functions that run when a worker process ends cleanly."""
         return tuple(self._cleanup)
 
     def configured(
@@ -375,7 +373,6 @@ class App(Extensions):
 def _common(
     retry: Retry | None, timeout: Duration | None, breaker: Breaker | None, buffer: Buffer | None
 ) -> dict[str, Any]:
-    """Options of every kind of handler, with their defaults."""
     limit = None if timeout is None else _duration(timeout, "timeout")
     return {"retry": retry or Retry(), "timeout": limit, "breaker": breaker, "buffer": buffer or Buffer()}
 

@@ -84,9 +84,7 @@ class HandlerSpec:
     within: timedelta = timedelta(seconds=3)
     buffer: Buffer = field(default_factory=Buffer)
     error_topic: str | None = None
-    """Pattern of the error topic's name; None for the default."""
     retry_topic: str | None = None
-    """Pattern of the retry topics' names; None for the default."""
     order_by: OrderBy | None = None
     delay: timedelta = timedelta(0)
     """A record is not handled before its timestamp is this old."""
@@ -110,9 +108,7 @@ class HandlerSpec:
     """Set in an error run."""
     interceptors: Interceptors = field(default_factory=Interceptors)
     wanted: frozenset[type] = frozenset()
-    """Subscribed events; events of successful records are emitted only to subscribers."""
     grouping: Grouping | None = None
-    """Splits the records that a custom handler collected into groups."""
     bisect: bool = False
     """Whether the halves of a failed batch are called again, to find the records that made it fail."""
     is_manual: bool = False
@@ -122,12 +118,10 @@ class HandlerSpec:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the handler takes several records at once, as a `Batch`."""
         return self.kind in ("batch", "unique", "custom")
 
     @property
     def is_async(self) -> bool:
-        """Whether the handler is an ``async def``."""
         return is_coroutine_function(self.function)
 
     @property
@@ -151,7 +145,6 @@ class HandlerSpec:
         return record.partition if order == "partition" else None
 
     def error_topic_of(self, app: str) -> str:
-        """Name of the error topic."""
         pattern = self.error_topic or ERROR_PATTERN
         return topic_name(pattern, topic=self.source or self.topic.name, app=app, handler=self.name)
 

@@ -42,7 +42,6 @@ class OwnedPartition(Protocol):
     @property
     def paused(self) -> AbstractSet[object]:
         """Why it is paused; it is read while this is empty."""
-        ...
 
 
 class PartitionOwner(Protocol):
@@ -51,27 +50,21 @@ class PartitionOwner(Protocol):
     @property
     def partitions(self) -> Mapping[Place, OwnedPartition]:
         """The assigned partitions."""
-        ...
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are assigned; returns the offset to read each from."""
-        ...
 
     def revoked(self, places: list[Place]) -> None:
         """These partitions are revoked; when this returns, another member may own them."""
-        ...
 
     def lost(self, places: list[Place]) -> None:
         """These partitions are lost; another member may own them already."""
-        ...
 
     def out_of_range(self, place: Place, offset: int) -> None:
         """The offset to read is not in the log."""
-        ...
 
     def troubled(self, place: Place, error: str) -> None:
         """A partition cannot be read at present."""
-        ...
 
 
 class GroupConsumer:

@@ -40,12 +40,10 @@ class Until(Protocol):
     @property
     def is_interrupted(self) -> bool:
         """Whether nothing more is to be begun."""
-        ...
 
     @property
     def is_forced(self) -> bool:
         """Whether nothing is waited for any more."""
-        ...
 
 
 class Driver(Protocol):
@@ -57,51 +55,40 @@ class Driver(Protocol):
         Raises:
             BrokerUnavailableError: no broker answers; it is asked again.
         """
-        ...
 
     def start(self) -> None:
         """Begin to read."""
-        ...
 
     def watched(self) -> Sequence[Watched]:
         """What health is judged by."""
-        ...
 
     def look(self) -> None:
         """Report what was done, and raise what has ended something that should run."""
-        ...
 
     def pause(self, *, on: bool) -> None:
         """Begin nothing for now, or go on. It may come before `start`."""
-        ...
 
     @property
     def is_quiet(self) -> bool:
         """Whether a pause was asked for and nothing runs any more."""
-        ...
 
     @property
     def is_over(self) -> bool:
         """Whether everything that was to be read is finished; never so when it goes on without end."""
-        ...
 
     def stop(self) -> None:
         """Begin nothing more, and finish what was begun."""
-        ...
 
     @property
     def is_finished(self) -> bool:
         """Whether everything that was begun before `stop` is finished."""
-        ...
 
     @property
     def is_committed(self) -> bool:
         """Whether the brokers know of everything that is finished."""
-        ...
 
     def end(self, until: Until) -> bool:
         """Commit what is finished, report it and leave, whatever still runs; False when not all was committed."""
-        ...
 
 
 class ErrorDrivers(Protocol):
@@ -109,4 +96,3 @@ class ErrorDrivers(Protocol):
 
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
         """Drivers for these plans, one to be run after the other; each ends at the ends of its plans."""
-        ...

@@ -33,11 +33,9 @@ class Clients(Protocol):
     @property
     def admin(self) -> Admin:
         """Asks for the ends of logs."""
-        ...
 
     def reader_of(self, topic: str) -> AssignedConsumer:
         """Reads a topic."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ class Clients(Protocol):
     @property
     def admin(self) -> Admin:
         """Asks the brokers; made when first needed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ class Notes(Protocol):
 
     def note(self, words: str) -> None:
         """Something lasts, and is waited for; empty when it is over."""
-        ...
 
 
 @runtime_checkable
@@ -24,4 +23,3 @@ class Listener(Notes, Protocol):
 
     def event(self, event: Event) -> None:
         """Something happened."""
-        ...

@@ -52,17 +52,17 @@ _BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so 
 
 
 class Crew:
-    """The member of the group, the stations of the handlers, and what reads their retry topics.
+    """Runs an app's handlers on one cluster: a group consumer, the handlers, and the readers of their retry topics.
 
     Args:
         app: the app's name, which is the group.
         routes: its handlers on this cluster.
-        cluster: where.
+        cluster: the cluster.
         settings: the configuration.
         host: has the loop that async handlers run on.
-        listener: hears of events and of what is waited for; any thread calls it.
-        limits: where to end in each partition, whatever is written there meanwhile; None for no end.
-        hooks: setups and cleanups of the app, for processes that handlers have of their own.
+        listener: receives events and warnings, from any thread.
+        limits: the offset before which reading ends in each partition; None for no end.
+        hooks: setups and cleanups of the app, for child processes of handlers.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -172,49 +172,47 @@ class Crew:
 
     @property
     def owned(self) -> list[Place]:
-        """The partitions of its sources that are ours. Any thread may ask."""
+        """The assigned partitions of its sources. Any thread may ask."""
         return [partition.place for partition in self.worker_loop.partitions.of(self.sources)]
 
     @property
     def is_finished(self) -> bool:
-        """Whether the stations have ended."""
         return all(station.is_over for station in self.stations)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no handler has a record."""
+        """Whether no handler holds a record."""
         return all(station.is_idle for station in self.stations)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is read, no call runs and none can begin now."""
+        """Whether reading is paused, no call runs and none can begin."""
         return self.worker_loop.status().is_holding and all(station.is_quiet for station in self.stations)
 
     def _commits_of(self, consumer: GroupConsumer) -> CommitStrategy:
-        """What commits for the member: it does so itself, unless a subclass says otherwise."""
+        """How offsets are committed; a subclass may commit in another way."""
         return consumer
 
     def start(self) -> None:
-        """Begin."""
         for station in self.stations:
             station.start()
         self.monitor.start()
         self.member.start()
 
     def stop(self) -> None:
-        """Read nothing more, and finish what was begun."""
+        """Stop reading, and finish the records in flight."""
         self.worker_loop.request(Request.STOP)
         for station in self.stations:
             station.finish()
 
     def end(self, until: Until) -> bool:
-        """Commit what is finished and leave, whatever still runs; False when not everything was committed in time.
+        """Commit and leave the group; False when not everything was committed in time.
 
-        With a rebalance under way brokers let nobody leave before it is over. A process that ends earlier keeps its
-        partitions from the others until its session ends, so it waits as long as a session lasts.
+        A member that ends without leaving keeps its partitions until its session times out, and during a rebalance a
+        member can leave only after it. So this waits up to one session.
 
         Args:
-            until: once it is forced and everything is committed, nothing is waited for any more.
+            until: when it is forced, this waits for the commit only.
         """
         for station in self.stations:
             if not station.is_over:
@@ -234,7 +232,7 @@ class Crew:
         return self.member.is_committed
 
     def news(self) -> dict[str, Tally]:
-        """What was done since this was last asked: a source, and what was done of it and of its retry topics."""
+        """The tallies since the last call, each with its source topic."""
         found: dict[str, Tally] = {}
         for station in self.stations:
             news = station.news()
@@ -245,7 +243,7 @@ class Crew:
         return found
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
-        """Whether everything before these ends is finished, by us or by others of the group."""
+        """Whether everything before these ends is finished, by any member of the group."""
         if not self.worker_loop.is_past(ends):
             return False
         ours = self.worker_loop.partitions
@@ -260,7 +258,7 @@ class Crew:
         return all((found[topic].get(part, (None, 0))[0] or 0) >= end for (topic, part), end in others.items())
 
     def raise_if_failed(self) -> None:
-        """Raise what ended something that should run."""
+        """Raise the error that ended the consumer or a handler."""
         self.member.raise_if_failed()
         for station in self.stations:
             if station.error is not None:

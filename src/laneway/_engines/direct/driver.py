@@ -28,12 +28,12 @@ _FIRST = 3.0  # seconds that the first records may take, once the group has let 
 
 
 class DirectDriver:
-    """Runs crews, one for each cluster.
+    """Runs one crew for each cluster.
 
     Args:
-        crews: what reads and handles.
-        reporter: counts what they do.
-        is_once: whether it is over when what there is at the start is finished.
+        crews: read and handle the records.
+        reporter: counts their work.
+        is_once: whether the run is over when the records present at its start are finished.
     """
 
     def __init__(self, crews: Sequence[Crew], reporter: Reporter, *, is_once: bool = False) -> None:
@@ -44,21 +44,18 @@ class DirectDriver:
         self._reported = 0.0
 
     def prepare(self) -> bool:
-        """Find out where to end."""
+        """Ask for the ends of the logs if the run ends there."""
         self._ends = [crew.monitor.ends() for crew in self.crews] if self._is_once else None
         return True
 
     def start(self) -> None:
-        """Join the groups."""
         for crew in self.crews:
             crew.start()
 
     def watched(self) -> Sequence[Watched]:
-        """Each crew."""
         return [WatchedCrew(crew) for crew in self.crews]
 
     def look(self) -> None:
-        """Report what was done, and raise what has ended a member or a handler."""
         for crew in self.crews:
             crew.raise_if_failed()
         now = time.monotonic()
@@ -69,35 +66,29 @@ class DirectDriver:
             self._report()
 
     def pause(self, *, on: bool) -> None:
-        """Read nothing for now, or go on."""
         for crew in self.crews:
             crew.worker_loop.request(Request.PAUSE if on else Request.RESUME)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is read, no call runs and none can begin now."""
         return all(crew.is_quiet for crew in self.crews)
 
     @property
     def is_over(self) -> bool:
-        """Whether everything before the ends is finished."""
         return self._ends is not None and all(
             crew.is_past(ends) for crew, ends in zip(self.crews, self._ends, strict=True)
         )
 
     def stop(self) -> None:
-        """Read nothing more, and finish what was begun."""
         for crew in self.crews:
             crew.stop()
 
     @property
     def is_finished(self) -> bool:
-        """Whether the handlers have ended."""
         return all(crew.is_finished for crew in self.crews)
 
     @property
     def is_committed(self) -> bool:
-        """Whether the brokers know of everything that is finished."""
         return all(
             (partition := crew.worker_loop.partitions.get(place)) is None or partition.committed >= view.low
             for crew in self.crews
@@ -105,7 +96,6 @@ class DirectDriver:
         )
 
     def end(self, until: Until) -> bool:
-        """Commit what is finished and leave the groups; False when not everything was committed in time."""
         is_committed = True
         for crew in self.crews:
             is_committed &= crew.end(until)
@@ -117,7 +107,7 @@ class DirectDriver:
         return is_committed
 
     def _report(self) -> bool:
-        """Report what was done since the last time; whether anything was read."""
+        """Report the work since the last call; whether anything was read."""
         found: dict[str, Tally] = {}
         for crew in self.crews:
             for topic, news in crew.news().items():
@@ -131,15 +121,15 @@ class DirectDriver:
 
 
 class ErrorRunDriver(DirectDriver):
-    """Runs a plan over an error topic. When several processes do so at once, their group assigns the partitions.
+    """Runs a plan over an error topic. If several processes do so, their group assigns the partitions.
 
     Args:
         crew: reads the topic.
-        reporter: counts what it does.
+        reporter: counts its work.
         limits: where the run ends in each partition.
         topic: the error topic.
-        idle: how long it waits for a record; another process may have the partitions.
-        listener: hears when it has waited in vain.
+        idle: how long to wait for a record; another process may own the partitions.
+        listener: receives a warning when that time has passed.
     """
 
     def __init__(
@@ -162,11 +152,10 @@ class ErrorRunDriver(DirectDriver):
 
     @property
     def is_over(self) -> bool:
-        """Whether everything before the ends is finished, or nothing came for long."""
+        """Whether everything before the ends is finished, or no record came for the idle time."""
         return self._is_idle or super().is_over
 
     def look(self) -> None:
-        """Report what was done at once, and notice when nothing comes."""
         for crew in self.crews:
             crew.raise_if_failed()
         self._reporter.flush()
@@ -180,7 +169,7 @@ class ErrorRunDriver(DirectDriver):
             self._listener.note(f"no record of {self._topic} came for {in_words(self._idle)}: the run is over")
 
     def _report(self) -> bool:
-        """As usual, but as the work of the error topic."""
+        """Report the work under the error topic's name."""
         total = Tally()
         for crew in self.crews:
             for news in crew.news().values():

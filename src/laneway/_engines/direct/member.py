@@ -14,11 +14,7 @@ __all__ = ["Member"]
 
 
 class Member:
-    """Runs a loop on a thread of its own, until it is asked to leave.
-
-    Args:
-        loop: reads, feeds the handlers, and commits.
-    """
+    """Runs a `WorkerLoop` on its own thread until it is asked to leave the group."""
 
     def __init__(self, loop: WorkerLoop) -> None:
         self._loop = loop
@@ -27,24 +23,23 @@ class Member:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has left the group."""
+        """Whether the thread has ended."""
         return not self._thread.is_alive()
 
     @property
     def is_committed(self) -> bool:
-        """Whether everything finished is committed, at the end. Any thread may ask."""
+        """Whether everything finished was committed at the end. Any thread may ask."""
         return self._loop.status().is_committed or self._thread.ident is None  # one that never began has nothing
 
     def start(self) -> None:
-        """Join the group."""
         self._thread.start()
 
     def leave(self) -> None:
-        """Commit, leave the group and end; `is_over` and `is_committed` say how far it is. Any thread may call it."""
+        """Commit, leave the group and end the thread, without waiting for that. Any thread may call it."""
         self._loop.request(Request.LEAVE)
 
     def raise_if_failed(self) -> None:
-        """Raise what ended it, if anything did."""
+        """Raise the error that ended the thread."""
         if self._error is not None:
             raise self._error
 

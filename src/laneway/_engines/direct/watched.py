@@ -18,11 +18,7 @@ _SILENT = 1 / 3  # of max_poll_interval: a member that has not polled for as lon
 
 
 class WatchedCrew(WatchedLoop):
-    """Looks at a crew. Any thread may call it.
-
-    Args:
-        crew: what is looked at.
-    """
+    """The health source of a crew: its loop, its handlers and its group membership."""
 
     def __init__(self, crew: Crew) -> None:
         super().__init__(
@@ -36,7 +32,6 @@ class WatchedCrew(WatchedLoop):
         self._crew = crew
 
     def look(self) -> Snapshot:
-        """How it is now, as a member of the group too."""
         status, consumer = self._crew.worker_loop.status(), self._crew.cluster.consumer
         member = MemberStatus(
             status.has_joined,

@@ -32,31 +32,31 @@ _COUNT = 1.0  # seconds between looks at the executors
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The Spark session of a run and what belongs to it."""
+    """The Spark session of a run and its settings."""
 
     spark: Any
     control: ControlServer
     folder: Path
-    """Of this machine, for what Spark keeps."""
+    """A folder of this machine for Spark's files."""
     trigger: timedelta
     """How often a batch may start."""
     is_fixed: bool
-    """Whether the number of tasks is given, and not that of the executors' slots."""
+    """Whether the number of tasks is configured, instead of following the executors."""
     output: OutputFilter | None
-    """Takes what the session's processes print; None when the session is the user's own."""
+    """Filters the output of the session's processes; None when the user made the session."""
 
 
 class SparkDriver:
-    """Runs queries side by side.
+    """Runs queries concurrently.
 
     Args:
-        cluster: where.
-        streams: what each query reads.
-        reporter: counts what they do.
-        listener: hears what a batch waits for.
-        folder: a new one, for these queries only.
-        is_once: whether it is over when what there is at the start is finished.
-        is_beside: they are a run over error topics, beside the queries of the app.
+        cluster: the session.
+        streams: the specification of each query.
+        reporter: counts their work.
+        listener: receives warnings of batches.
+        folder: a new folder for these queries only.
+        is_once: whether the run is over when the records present at its start are finished.
+        is_beside: whether this is a run over error topics while the app's own queries run.
     """
 
     def __init__(
@@ -87,11 +87,10 @@ class SparkDriver:
         self._says = False
 
     def prepare(self) -> bool:
-        """Nothing must be known before: the planners ask the brokers."""
+        """True at once: the planners ask the brokers."""
         return True
 
     def start(self) -> None:
-        """Start the queries."""
         output = self._cluster.output
         if output is not None and not self._is_beside:
             output.mute(on=False)
@@ -112,11 +111,9 @@ class SparkDriver:
                 watched.start()
 
     def watched(self) -> Sequence[Watched]:
-        """What is read of each cluster."""
         return self._watched
 
     def look(self) -> None:
-        """Raise what has ended a query, report what happens in the running batches, and follow the executors."""
         for query in self._started:
             query.raise_if_failed()
             self._show(query)
@@ -124,13 +121,11 @@ class SparkDriver:
         self._follow_executors()
 
     def pause(self, *, on: bool) -> None:
-        """Begin no further record, or go on."""
         for query in self.queries:
             query.pause(on=on)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no batch runs."""
         return all(query.is_paused for query in self.queries)
 
     @property
@@ -139,22 +134,19 @@ class SparkDriver:
         return not any(query.is_active for query in self._started)
 
     def stop(self) -> None:
-        """Let the running batches end and plan no other."""
         for query in self.queries:
             query.ask_to_stop()
 
     @property
     def is_finished(self) -> bool:
-        """Whether the last batches are committed."""
         return all(query.is_drained for query in self._started)
 
     @property
     def is_committed(self) -> bool:
-        """A batch is committed before it is over."""
         return True
 
     def end(self, until: Until) -> bool:  # noqa: ARG002 - nothing is waited for
-        """End the queries. What their batches have finished is committed already."""
+        """End the queries. Finished batches are committed already."""
         if self._cluster.output is not None and not self._is_beside:
             self._cluster.output.mute()  # the helper processes of queries print tracebacks when they end
         for watched in self._watched:
@@ -168,7 +160,7 @@ class SparkDriver:
         self._reporter.batch(topic, tally, events, batch)
 
     def _show(self, query: Query) -> None:
-        """Report what happens in the running batch, and let the state say what it waits for until it is over."""
+        """Report events and warnings of the running batch."""
         if events := query.new_events():
             self._reporter.events(events)
         if query.is_batch_over.is_set():
@@ -182,7 +174,7 @@ class SparkDriver:
             self._listener.note(text)
 
     def _follow_executors(self) -> None:
-        """Cut batches into as many tasks as the executors of a cluster can run: they come and go while it runs."""
+        """Set the number of tasks to the slots of the executors, which join and leave during a run."""
         if self._counts_at is None or time.monotonic() < self._counts_at + _COUNT:
             return
         self._counts_at = time.monotonic()

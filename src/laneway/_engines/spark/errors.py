@@ -19,13 +19,7 @@ __all__ = ["error_streams"]
 
 
 def error_streams(plans: Sequence[ErrorPlan], settings: Settings, payload: bytes) -> list[QuerySpec]:
-    """A stream for each plan.
-
-    Args:
-        plans: what is run.
-        settings: the configuration.
-        payload: the app, pickled.
-    """
+    """The query specification of each plan."""
     streams = []
     for plan in plans:
         stream = stream_of(plan.app.name, plan.routes, settings, payload)

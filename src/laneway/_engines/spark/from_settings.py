@@ -25,7 +25,7 @@ _LINGER = 25  # milliseconds
 
 
 def streams_of(app: App, settings: Settings) -> list[QuerySpec]:
-    """One stream for each topic, with all of its handlers: an offset is finished when every handler has finished it."""
+    """A specification for each topic with all of its handlers, which finish an offset together."""
     by_topic: dict[tuple[str, str], list[HandlerSpec]] = {}
     for route in app.routes:
         by_topic.setdefault((cluster_of(route, settings), route.topic.name), []).append(route)
@@ -34,13 +34,13 @@ def streams_of(app: App, settings: Settings) -> list[QuerySpec]:
 
 
 def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: bytes) -> QuerySpec:
-    """The stream of one topic.
+    """The specification of one topic's query.
 
     Args:
-        app: name of the app, which is the group.
+        app: the app's name, which is the group.
         routes: all handlers of the topic.
         settings: the configuration.
-        payload: the app, pickled.
+        payload: the pickled app.
     """
     topic = routes[0].topic.name
     name = cluster_of(routes[0], settings)
@@ -74,12 +74,12 @@ def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: 
 
 
 def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
-    """Turn ``local`` and ``local[*]`` into as many slots as there may be tasks, each with its retries.
+    """Turn ``local`` and ``local[*]`` into a master with enough slots, each with its retries.
 
     Args:
-        master: as it was asked for.
-        streams: what runs all the time.
-        more: tasks of what runs beside them now and then, which must not take their slots.
+        master: as configured.
+        streams: the app's own queries.
+        more: tasks of error runs, which need slots of their own.
     """
     if master not in ("local", "local[*]"):
         return master
@@ -88,12 +88,11 @@ def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run on this machine, inside the driver's JVM."""
     return re.match(r"local(\[|$)", master) is not None
 
 
 def control_host(spark: SparkSession) -> tuple[str, str]:
-    """Where workers find this process, and the address to listen on for them."""
+    """The address at which workers find this process, and the address to listen on."""
     context = spark.sparkContext
     if is_local(context.master):
         return "127.0.0.1", "127.0.0.1"
@@ -103,7 +102,7 @@ def control_host(spark: SparkSession) -> tuple[str, str]:
 
 
 def slots_of(spark: SparkSession) -> int | None:
-    """How many tasks the executors of a cluster can run at once now; None when Spark runs on this machine."""
+    """How many tasks the executors can run concurrently now; None when Spark runs on this machine."""
     context = spark.sparkContext
     if is_local(context.master):
         return None
@@ -112,13 +111,13 @@ def slots_of(spark: SparkSession) -> int | None:
 
 
 def _cores() -> int:
-    """As many tasks as cores of this machine: more only cost start-up, fewer leave a core idle."""
+    """One task per core: more only cost start-up, fewer leave a core idle."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 def _linger(cluster: ClusterSettings) -> dict[str, Any]:
-    """Let copies and messages wait for each other a little longer, unless the configuration says how long.
+    """Raise the producer's linger, unless it is configured.
 
-    A batch takes longer than this anyway, and a broker takes a request of ten messages as quickly as one of two.
+    A batch takes longer anyway, and a broker handles a request of ten messages as quickly as one of two.
     """
     return {} if "linger" in cluster.producer.model_fields_set else {"linger.ms": _LINGER}

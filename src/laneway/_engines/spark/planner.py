@@ -28,7 +28,7 @@ _log = logger("spark")
 
 Places = dict[Place, int]
 Batch = dict[str, int]
-"""What Spark keeps in its log: the number of a batch. Where it begins and ends only the group and the planner know."""
+"""The batch number, which is all that Spark logs. The group and the planner know where a batch begins and ends."""
 
 _WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
 _LOOK_AT_ID = 1.0  # seconds between looks at the source's id while there is nothing to do
@@ -36,9 +36,9 @@ _NUMBER = "batch"
 
 
 class Planner:
-    """Plans the batches of one topic and its retry topics: each is a span of what the group has not finished.
+    """Plans the batches of one topic and its retry topics, from the offsets that the group has not finished.
 
-    Spark calls it from one thread. When the brokers do not answer it plans nothing, and the query waits.
+    Spark calls it from one thread. While the brokers do not answer it plans nothing, and the query waits.
     """
 
     def __init__(self, stream: QuerySpec) -> None:
@@ -55,33 +55,31 @@ class Planner:
         self._source = SourceTopic(stream, self._admin)
         self._commits = GroupCommits(self._group, self._source.name)
         self._positions: dict[str, dict[Place, Position]] = {name: {} for name in stream.routes}
-        """What each handler has finished."""
         self._topic_id = ""
         self._batch = 0
         self._ends: Places = {}
-        """Where the batch ends that was planned last."""
         self._target: Places | None = None
         self._recovered: Places | None = None
-        """Ends of the logs at the start: a run that was killed cannot have worked on anything past them."""
+        """Ends of the logs at the start: a killed run cannot have handled records after them."""
         self._is_unclean = False
-        """A run that was killed may have worked on what the first batch reads."""
+        """Whether a killed run may have handled records of the first batch."""
         self._recreated: set[str] = set()
-        """Retry topics that were recreated and are to be read from their starts."""
+        """Recreated retry topics, which are read from their starts."""
 
     def initial(self) -> Batch:
-        """A query begins at the group's offsets, else where the start policy says."""
+        """Start at the group's offsets, or where the start policy says."""
         patiently(self._begin)
         return {_NUMBER: 0}
 
     def freeze(self) -> None:
-        """From now on plan nothing past the ends the logs have at this moment."""
+        """Plan nothing beyond the present ends of the logs."""
         self._target = patiently(lambda: self._feeds.ends({}))
         if self._stream.errors is not None:
             ends = self._stream.errors.ends
             self._target = {place: min(end, ends.get(place[1], 0)) for place, end in self._target.items()}
 
     def latest(self, start: Batch) -> Batch:
-        """The next batch; *start* itself when there is nothing to do. Spark asks only when no batch runs."""
+        """The next batch; *start* itself when there is none. Spark asks only when no batch runs."""
         self._take_in()
         if self._line.orders.is_stopping:
             self._commits.commit_for_good(self._done(), self._topic_id)
@@ -112,7 +110,6 @@ class Planner:
             time.sleep(LOOK)
 
     def tasks(self) -> list[TaskSpec]:
-        """The tasks of the batch that was planned last."""
         begin = self._places()
         if self._recovered is None or len(self._stream.feeds) > 1:
             patiently(self._feeds.look)
@@ -143,12 +140,12 @@ class Planner:
 
     @staticmethod
     def _lanes(route: HandlerSpec, pool: int, count: int, share: float) -> int:
-        """Lanes of a task: of a pool of all partitions as much as it has of the work; strict ones stay with theirs."""
+        """Lanes of a task: its fraction of the pool of all partitions; strict lanes stay with their partition."""
         lanes = max(1, route.lanes)
         return lanes * count if route.strict else max(1, round(lanes * pool * share))
 
     def _take_in(self) -> None:
-        """Learn what the last batch has finished, look whether topics were recreated, and commit what that changes."""
+        """Take the positions of the last batch, check for recreated topics, and commit the consequences."""
         self._feeds.rest()
         self._is_unclean &= not self._ends
         if self._ends:
@@ -167,7 +164,7 @@ class Planner:
         self._commits.commit(self._done(), self._topic_id)
 
     def _as_the_group_says(self) -> None:
-        """Begin again at what is committed: it is never more than what is finished."""
+        """Reset the positions to the committed ones, which are never ahead of the finished ones."""
         known = self._group.known(self._ends)
         for place in self._ends:
             if place in known:
@@ -194,7 +191,7 @@ class Planner:
         self._commits.commit_first(self._done(), self._topic_id)
 
     def _next(self) -> Places:
-        """Where the next batch ends in each partition in which something waits."""
+        """Where the next batch ends in each partition that has records."""
         ends = self._target if self._target is not None else self._feeds.ends(self._places())
         if self._recovered is None:
             self._recovered = dict(self._feeds.logs)
@@ -216,10 +213,10 @@ class Planner:
         return waiting
 
     def _see(self, place: Place, ends: Places) -> bool:
-        """Begin with a partition that is new, and again with a log that is shorter than what was read of it.
+        """Set the position of a new partition, or of a log that is shorter than its position.
 
         Returns:
-            Whether its position has changed.
+            Whether the position changed.
         """
         known, (topic, partition) = self._positions[self._readers(place[0])[0]].get(place), place
         if known is None:
@@ -235,7 +232,7 @@ class Planner:
         return is_past
 
     def _restart_if_other(self, at_most: float = 0.0) -> bool:
-        """Begin everything anew when the source was deleted and recreated; whether that is so."""
+        """Start over when the source was deleted and recreated; whether it was."""
         source, begin = self._source.name, self._places()
         if not self._source.is_other(self._topic_id, begin, at_most=at_most):
             self._topic_id = self._topic_id or self._source.id(at_most=_LOOK_AT_ID)
@@ -260,7 +257,7 @@ class Planner:
         return True
 
     def _notice_renewed(self) -> None:
-        """Tell of retry topics that were deleted, with what waited in them."""
+        """Log retry topics that were deleted, and how many records were lost with them."""
         while self._feeds.renewed:
             topic, seen = self._feeds.renewed.popitem()
             begin = self._places()
@@ -275,7 +272,7 @@ class Planner:
             self._recreated.add(topic)
 
     def _start_recreated(self) -> bool:
-        """Begin with recreated retry topics at their starts; whether there were any."""
+        """Start recreated retry topics at their beginnings; whether there were any."""
         recreated = tuple(self._recreated)
         for topic in recreated:
             places = [place for place in self._places() if place[0] == topic]
@@ -296,7 +293,7 @@ class Planner:
         return merged(self._positions[name][place] for name in self._readers(place[0]))
 
     def _places(self) -> Places:
-        """Partition to the offset before which everything is finished."""
+        """The first unfinished offset of each partition."""
         return {
             place: self._merged(place).begin
             for feed in self._stream.feeds
@@ -305,7 +302,7 @@ class Planner:
         }
 
     def _done(self) -> dict[Place, Position]:
-        """What may be committed: not a retry topic that was recreated, or what is in it would be passed over."""
+        """The positions that may be committed: not those of a recreated retry topic, whose records would be skipped."""
         return {place: self._merged(place) for place in self._places() if place[0] not in self._recreated}
 
     def _start(self, place: Place) -> int:

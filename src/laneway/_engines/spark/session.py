@@ -86,10 +86,10 @@ def session_conf(master: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str
 def open_session(
     app: str, master: str, conf: Mapping[str, str], spill: OutputFilter | None = None
 ) -> tuple[SparkSession, bool]:
-    """The running session, or a new one whose output goes into *spill*; and whether it is new, and so ours to stop.
+    """The running session, or a new one whose output goes to *spill*; and whether it is new, so that we stop it.
 
-    No option is an argument of a process, which every user of the machine could read. What the JVM has to know at its
-    start comes in a file that only this user can read; secrets are not in it and follow over the gateway.
+    Options are never command line arguments, which every user of the machine can read. Options that the JVM needs at
+    its start are in a file that only this user can read; secrets follow over the gateway.
     """
     from pyspark.sql import SparkSession
 
@@ -117,7 +117,7 @@ def open_session(
 
 
 def _start_java(settings: Mapping[str, str], folder: Path) -> None:
-    """Start the JVM, unless one runs; without this the session would start it, with every option as an argument."""
+    """Start the JVM unless it runs. The session itself would start it with every option as an argument."""
     from pyspark import SparkContext
 
     file = folder / "spark.properties"
@@ -132,14 +132,14 @@ def _start_java(settings: Mapping[str, str], folder: Path) -> None:
 
 
 def _escaped(text: str) -> str:
-    r"""A text as Java reads it in a properties file: in ASCII, and with what ends a line or a name as \uXXXX."""
+    """Escape a text for a Java properties file: ASCII, every other character as a Unicode escape."""
     units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     return "".join(chr(unit) if chr(unit).isalnum() and unit < 128 else f"\\u{unit:04x}" for unit in units)
 
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Set variables for the JVM that is about to start, and put back what was there."""
+    """Set environment variables for the JVM in this block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -154,10 +154,11 @@ def _environment(**values: str) -> Iterator[None]:
 
 @contextmanager
 def _deaf_to_sigterm() -> Iterator[None]:
-    """Let the JVM that is started in this block ignore SIGTERM, as pyspark lets it ignore SIGINT.
+    """Let a JVM started in this block ignore SIGTERM, as pyspark makes it ignore SIGINT.
 
-    A service manager sends SIGTERM to all processes of a service; the JVM must live until the running batch is over.
-    Ignored signals stay ignored in a child, but ignoring it here, even for a moment, could lose a stop.
+    A service manager sends SIGTERM to all processes of a service, and the JVM must live until the running batch is
+    over. Ignored signals stay ignored in a child process, but ignoring it here, even for a moment, could lose a stop
+    request.
     """
     from pyspark import java_gateway
 

@@ -34,9 +34,9 @@ _LOOK = 0.02  # seconds between looks at the orders while handlers end
 
 
 def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
-    """Run a task until its ranges or its time end.
+    """Run a task until its ranges or its span end.
 
-    When this returns, every record that the report calls finished has reached a durable outcome.
+    When this returns, every record that the report calls finished has a durable outcome.
     """
     worker = worker_of(stream)
     context = TaskContext.get()
@@ -72,7 +72,7 @@ def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
 
 
 class TaskRun:
-    """A `WorkerLoop` over the partitions of a task, and the handlers that it feeds."""
+    """Runs a `WorkerLoop` over the partitions of a task, with the handlers it feeds."""
 
     def __init__(self, worker: Worker, stream: QuerySpec, spec: TaskSpec, span: Span) -> None:
         self._worker = worker
@@ -114,11 +114,11 @@ class TaskRun:
         )
 
     def look_at(self, handler: HandlerWorker) -> TaskLook:
-        """How one of the handlers is doing, for the driver."""
+        """The status of one handler, for the driver."""
         return TaskLook(handler, [part for part in self._partitions.values() if handler in part.workers])
 
     def recover(self, *, is_repeated: bool) -> None:
-        """Let the handlers know what is finished, what waits on retry topics, and what a killed run has copied."""
+        """Load what is finished, what waits on retry topics, and what a killed run has copied into the handlers."""
         parts = self._spec.parts
         for handler in self.handlers:
             spec = handler.spec
@@ -147,7 +147,7 @@ class TaskRun:
                 handler.post(Load(waiting))
 
     def work(self) -> None:
-        """Read, and run the handlers, until everything is finished or the span is over and what was begun is."""
+        """Read and handle until everything is finished, or the span is over and no call is in flight."""
         try:
             self._source.open()
             for handler in self.handlers:
@@ -169,7 +169,7 @@ class TaskRun:
             raise
 
     def positions(self) -> Iterator[tuple[str, str, int, Position]]:
-        """How far each handler has come; each is done but for what was dropped."""
+        """The position of each handler."""
         for place, part in self._parts.items():
             owned = self._partitions[place]
             for handler in self._fed[part.topic]:
@@ -177,20 +177,20 @@ class TaskRun:
                 yield name, *place, part.positions[name].moved(*owned.progress_of(handler))
 
     def close(self) -> list[Tally]:
-        """Check that nothing is left, and give the counts of each handler."""
+        """Check that nothing is left, and return the counts of each handler."""
         tallies = [handler.close() for handler in self.handlers]
         tallies[0].lost += self._source.lost
         tallies[0].gaps += max(0, self._loop.gaps - sum(tally.lost for tally in tallies))
         return tallies
 
     def _is_read(self) -> bool:
-        """Whether nothing more is to be read."""
+        """Whether no more will be read."""
         if self._span.is_over or (self._source.is_exhausted and self._retries.is_idle):
             return True
         return any(handler.is_over for handler in self.handlers)
 
     def _drain(self) -> None:
-        """Wait for the handlers. When the span is over they begin nothing more; when one has failed, none does."""
+        """Wait for the handlers; they start nothing more if the span is over or one of them has failed."""
         is_told: bool | None = None
         while running := [handler for handler in self.handlers if not handler.is_over]:
             has_failed = any(handler.error is not None for handler in self.handlers)

@@ -24,14 +24,10 @@ Found = tuple[HandlerStatus, list[tuple[str, int, int, int]], list[tuple[Spot, L
 
 
 class TaskLook:
-    """Looks at a handler of a task from another thread.
+    """Inspects a handler of a task from another thread.
 
-    What a record waits for is looked up only when the lowest unfinished offset of its partition has not moved since
-    the look before.
-
-    Args:
-        handler: what is looked at.
-        partitions: what it reads.
+    A record's location is looked up only when the lowest unfinished offset of its partition has not changed since the
+    last look.
     """
 
     def __init__(self, handler: HandlerWorker, partitions: Sequence[Partition]) -> None:
@@ -40,7 +36,7 @@ class TaskLook:
         self._lows: dict[Place, int] = {}
 
     def look(self) -> Found | None:
-        """How it is now; None when it changed in the middle of the look."""
+        """The status now; None when it changed during the look."""
         try:
             standing = [self._standing(partition) for partition in self._partitions]
             stuck = [

@@ -32,7 +32,6 @@ class LoopOwner(Protocol):
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop; made when it is first asked for."""
-        ...
 
 
 def check_function(settings: Settings) -> Callable[[], Any] | None:

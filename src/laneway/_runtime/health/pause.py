@@ -20,12 +20,10 @@ class Pausable(Protocol):
 
     def pause(self, *, on: bool) -> None:
         """Begin nothing for now, or go on."""
-        ...
 
     @property
     def is_quiet(self) -> bool:
         """Whether a pause was asked for and nothing runs any more."""
-        ...
 
 
 class PauseControl:

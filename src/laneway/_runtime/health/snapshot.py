@@ -98,16 +98,12 @@ class Watched(Protocol):
 
     def refresh(self) -> None:
         """Let other processes say how they are, and wait a moment for that."""
-        ...
 
     def look(self) -> Snapshot:
         """How it is now. It asks no broker."""
-        ...
 
     def locate(self, spots: Collection[Spot]) -> list[Located]:
         """Where unfinished records are; for each one entry for every handler that has not finished it."""
-        ...
 
     def count_brokers(self) -> None:
         """Keep the number of brokers up to date from now on."""
-        ...

@@ -33,7 +33,6 @@ class _Tables(Protocol):
     @property
     def table(self) -> Mapping[Place, int]:
         """Partition to the end of the table that it is at work on."""
-        ...
 
 
 class Locatable(Protocol):
@@ -45,20 +44,16 @@ class Locatable(Protocol):
     @property
     def topics(self) -> Collection[str]:
         """Its source and its retry topics."""
-        ...
 
     @property
     def intake(self) -> _Tables:
         """What it was given."""
-        ...
 
     def progress(self, place: Place, start: int) -> tuple[int, list[int]]:
         """Up to where a partition was read, and what is unfinished of it."""
-        ...
 
     def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
         """Ask something of the processor while nothing changes it; and whether that was so."""
-        ...
 
 
 class WatchedLoop:

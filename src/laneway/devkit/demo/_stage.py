@@ -42,17 +42,14 @@ class Show(Protocol):
 
     def say(self, text: str) -> None:
         """Print one line."""
-        ...
 
     def bar(self, text: str) -> AbstractContextManager[Callable[[str, int, int], None]]:
         """A progress bar, updated with stage, done and total."""
-        ...
 
     def watch(
         self, *, lag: Callable[[], int | None], count: Callable[[], int], total: int, ideal: float
     ) -> AbstractContextManager[Listener]:
         """A live view of the run."""
-        ...
 
 
 def perform(records: int, lanes: int, show: Show) -> Figures:
