@@ -48,8 +48,7 @@ class PartitionOwner(Protocol):
     """Receives the decisions of the group; called inside `read` and `close`, on the same thread."""
 
     @property
-    def partitions(self) -> Mapping[Place, OwnedPartition]:
-        """The assigned partitions."""
+    def partitions(self) -> Mapping[Place, OwnedPartition]: ...
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are assigned; returns the offset to read each from."""
@@ -100,16 +99,14 @@ class GroupConsumer:
         self._sent_at = 0.0
         self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]] = []
         self._paused: set[Place] = set()
-        """Partitions that are paused in the client."""
         self._marks: list[tuple[OwnedPartition, int]] = []
-        """Up to where partitions were read without a record to show for it, at the last read."""
+        """Read positions of partitions after the last read."""
         self.passed = 0
         """How many records were skipped, because an earlier owner had finished them."""
         self.epoch = 0
-        """Counts assignments and revocations; each record carries it."""
 
     def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
-        """Join the group; the owner hears of partitions that come and go."""
+        """Join the group; the owner receives its assignments and revocations."""
         self._owner = owner
         self._topics = {topic: topic for topic in topics}
         self._consumer.subscribe(
@@ -235,9 +232,9 @@ class GroupConsumer:
             self._under_way = None
 
     def apply_pauses(self) -> None:
-        """Read no partition that has a reason to be paused, and all others.
+        """Pause partitions with a reason to be paused, and resume all others.
 
-        What was fetched of one that is paused is fetched again later, so do not do it often.
+        A paused partition's prefetched records are fetched again later, so do not call it often.
         """
         owned = {place: part for place, part in self._owner.partitions.items() if place[0] in self._topics}
         new = [place for place, part in owned.items() if part.paused and place not in self._paused]
@@ -302,7 +299,7 @@ class GroupConsumer:
             consumer.unassign()
 
     def _notice(self, message: Any) -> None:
-        """Act on an event that is no record."""
+        """Handle an event that is no record."""
         error, place = message.error(), (message.topic(), message.partition())
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors

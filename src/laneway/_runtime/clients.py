@@ -13,7 +13,7 @@ __all__ = ["new_loop", "reading_options"]
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """An event loop for async handlers: the faster one where it is installed."""
+    """A new event loop: uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -24,15 +24,15 @@ def new_loop() -> asyncio.AbstractEventLoop:
 def reading_options(
     cluster: ClusterSettings, routes: list[HandlerSpec], partitions: int, readers: int = 1
 ) -> dict[str, Any]:
-    """Options of a client that reads for handlers.
+    """Options of a consumer that reads for handlers.
 
-    librdkafka's limits of what is read ahead are per partition; ours are for all partitions that one client reads.
+    librdkafka limits its prefetch per partition; the buffer of a handler is for all partitions of one client.
 
     Args:
-        cluster: where it reads.
+        cluster: the cluster.
         routes: the handlers.
-        partitions: how many partitions there are.
-        readers: how many clients share them.
+        partitions: the number of partitions.
+        readers: the number of clients that share them.
     """
     share = max(1, -(-partitions // readers))
     records = max(route.buffer.records for route in routes)

@@ -41,53 +41,48 @@ __all__ = ["AppEngine"]
 
 @dataclass(slots=True)
 class _States:
-    """Gives changes of the state to the app's subscribers and to the engine's listener, at once."""
+    """Passes changes of the state to the app's subscribers and to the engine's listener, at once."""
 
     listener: Listener | None
     app: App | None = None
 
     def event(self, event: Event) -> None:
-        """The state has changed."""
         if self.app is not None:
             self.app.tell(event)
         if self.listener is not None:
             self.listener.event(event)
 
-    def note(self, words: str) -> None:
-        """Nothing is noted by a state."""
+    def note(self, words: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Takes events and notes from the threads that do the work."""
+    """Takes events and warnings from the worker threads."""
 
     reporter: Reporter
     health: HealthMonitor
 
     def event(self, event: Event) -> None:
-        """Something happened; subscribers hear of it at the next look."""
         self.reporter.keep(event)
 
     def note(self, words: str) -> None:
-        """Something is waited for: the state says so for a while."""
         self.health.note(words)
 
 
 class AppEngine(EngineControls, ABC):
-    """Runs an app until it is stopped. An engine says in `_open`, `_driver` and `drivers` what is its own.
+    """Runs an app until it is stopped. An engine implements `_open`, `_driver` and `drivers`.
 
     Args:
         settings: the configuration; read from ``laneway.yaml`` and the environment by default.
-        overrides: settings that win over it, by dotted key; None does not count.
-        once: handle what there is and stop.
-        healthy: called about once a second. While it gives False, raises or does not answer, nothing is begun.
-        minimum_brokers: how many brokers there should be.
-        stalled_after: for how long a partition with work may stand still.
-        listener: hears of states, batches and events.
+        overrides: settings by dotted key; None values are ignored.
+        once: handle the records present at the start, then stop.
+        healthy: called about once a second; while it fails, no call is started.
+        minimum_brokers: with fewer brokers the health is a warning.
+        stalled_after: how long a partition with work may make no progress.
+        listener: receives states, batches and events.
     """
 
     _look = 0.02
-    """Seconds between looks at what runs."""
 
     def __init__(
         self,
@@ -112,7 +107,7 @@ class AppEngine(EngineControls, ABC):
         self._driver_now: Driver | None = None
 
     def run(self, app: App) -> RunReport:
-        """Run until stopped, or with *once* until everything that waits is handled; it may run again after that."""
+        """Run until stopped, or with *once* until all present records are handled. It can run again afterwards."""
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, self._overrides)
@@ -139,14 +134,14 @@ class AppEngine(EngineControls, ABC):
         return run.report
 
     def run_errors(self, app: App, *, topic: str | None = None) -> RunReport:
-        """Run once over the error topics of an app, now, as its `ErrorConsumer` and the configuration say.
+        """Run once over an app's error topics, as its `ErrorConsumer` and the configuration say.
 
         Args:
-            app: whose parked records to take up.
+            app: the app.
             topic: only this error topic.
 
         Raises:
-            EngineError: a run of this process is under way already.
+            EngineError: such a run is active in this process.
         """
         settings = effective(self._settings, self._overrides)
         app = configured(app, settings)
@@ -167,27 +162,27 @@ class AppEngine(EngineControls, ABC):
 
     @abstractmethod
     def _open(self, run: Run, stack: ExitStack) -> None:
-        """Open what lives as long as a run; the stack closes it."""
+        """Open the resources of a run; the stack closes them."""
 
     @abstractmethod
     def _driver(self, run: Run) -> Driver:
-        """What reads and handles records until it is stopped; one that was stopped is not used again.
+        """A driver for one round of reading; it is not used again after `stop`.
 
         Raises:
-            BrokerUnavailableError: no broker answers; it is asked again.
+            BrokerUnavailableError: no broker answers; call it again.
         """
 
     @abstractmethod
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
-        """What runs over error topics, while a run is under way; see `ErrorDrivers`."""
+        """The drivers of error runs during a run; see `ErrorDrivers`."""
 
     @property
     def _loops(self) -> LoopOwner | None:
-        """Gives the loop that an async health check runs on; None for one of its own."""
+        """Has the loop that an async health check runs on; None for its own loop."""
         return None
 
     def _begun(self, app: App, settings: Settings, stack: ExitStack) -> Run:
-        """Take over signals and the state until the end."""
+        """Set up signals, state and report of a run."""
         report = RunReport(app.name)
         self._states.app = app
         reporter = Reporter(app, report, report.tally, self._listener)
@@ -198,7 +193,7 @@ class AppEngine(EngineControls, ABC):
         return Run(app, settings, report, reporter, _Work(reporter, self._health), self._once)
 
     def _round(self, run: Run, healthy: Callable[[], Any] | None) -> bool:
-        """Read and handle records until it is stopped; whether another round follows."""
+        """Read and handle records until stopped; True if `start` requests another round."""
         driver = until_ready(lambda: self._driver(run), run.settings, self.life, self._is_stopping, self._wake)
         if driver is None:
             return self._is_restarted()
@@ -209,7 +204,7 @@ class AppEngine(EngineControls, ABC):
             try:
                 self._consume(run, driver, errors)
             finally:
-                self.life.enter(State.CLOSING, "ending its work and leaving")
+                self.life.enter(State.CLOSING, "closing")
                 self._known_stops = self._stops
                 if errors is not None:
                     errors.end()
@@ -218,7 +213,7 @@ class AppEngine(EngineControls, ABC):
         return self._is_restarted()
 
     def _is_restarted(self) -> bool:
-        """Whether `start` was called after `stop_listening`, and nothing since."""
+        """Whether `start` was the last call after `stop_listening`."""
         if self._stops or not self._is_to_start:
             return False
         self._is_deaf = self._is_to_start = False
@@ -226,7 +221,7 @@ class AppEngine(EngineControls, ABC):
 
     @contextmanager
     def _attended(self, driver: Driver, errors: ErrorSchedule | None, check: HealthCheck | None) -> Iterator[None]:
-        """Let health and pauses follow what runs."""
+        """Apply health checks and pauses to the driver in this block."""
         self._health.attend(driver.watched(), check)
         self._pause.attend([driver] if errors is None else [driver, errors], check)
         if check is not None:
@@ -241,7 +236,7 @@ class AppEngine(EngineControls, ABC):
             self._driver_now = None
 
     def _scheduled(self, run: Run) -> ErrorSchedule | None:
-        """The schedule of runs over the error topics, if there is one."""
+        """The schedule of error runs, if there is one."""
         cron = None if run.app.errors is None or run.is_once else run.app.errors.due
         if cron is None:
             return None
@@ -269,20 +264,20 @@ class AppEngine(EngineControls, ABC):
             driver.look()
             if self._wake.wait(self._look):
                 self._wake.clear()
-        self.life.enter(State.STOPPING, "finishing what was begun")
+        self.life.enter(State.STOPPING, "finishing records in flight")
         run.report.was_forced |= self._drain(run, driver, errors)
         while self._is_deaf and not self.is_interrupted and not driver.is_committed:
             driver.look()
             self._wake.wait(self._look)
         if self._is_deaf and not self._stops:
-            self.life.enter(State.STOPPED, "nothing more is read until it is started again")
+            self.life.enter(State.STOPPED, "not reading; call start() to continue")
             while not (self.is_interrupted or self._is_to_start):
                 driver.look()
                 if self._wake.wait(self._look):
                     self._wake.clear()
 
     def _drain(self, run: Run, driver: Driver, errors: ErrorSchedule | None) -> bool:
-        """Finish what was begun; True when there was no time for it."""
+        """Finish the records in flight; True when time ran out."""
         deadline, self._known_stops = None, self._stops
         driver.stop()
         if errors is not None:

@@ -17,7 +17,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM ask to stop, when this is the main thread; put back what was there."""
+    """Stop on SIGINT and SIGTERM in this block, if this is the main thread; restore the handlers afterwards."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -31,7 +31,7 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def listen(stop: Callable[[], None]) -> None:
-    """Put our handler in, or put it back in when somebody else's took its place."""
+    """Install our signal handlers, or restore them if other code replaced them."""
     if threading.current_thread() is threading.main_thread():
         for number in _STOP_SIGNALS:
             signal.signal(number, lambda *_: stop())

@@ -103,8 +103,7 @@ class RunView:
             case StateChanged(state=state, detail=detail):
                 self.state_changed(State(state), detail)
 
-    def note(self, words: str) -> None:
-        """Notes are part of the state."""
+    def note(self, words: str) -> None: ...
 
     def batch_done(self, topic: str, batch: int, tally: Tally) -> None:
         """Show a batch."""

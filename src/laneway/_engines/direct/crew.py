@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Crew"]
 
-_LOOK = 0.02  # seconds between looks at whether the group was left
+_LOOK = 0.02  # seconds between checks whether the member has left
 _LEAVE = 15.0  # seconds that the last commit and leaving the group may take
-_REBALANCE = 2.0  # seconds after which leaving is held up by a rebalance
+_REBALANCE = 2.0  # seconds after which a rebalance must be what delays leaving
 _WAITING = (
-    "everything is committed; waiting for the group to finish its rebalance, "
+    "everything is committed; waiting for the rebalance to complete, "
     "so that the other members get the partitions at once. A second signal ends the process now"
 )
-_ASK = 1.0  # seconds between questions for what others of the group have committed
-_PATIENCE = 0.6  # of max_poll_interval: what brokers may take to answer when partitions come
+_ASK = 1.0  # seconds between requests for the commits of other members
+_PATIENCE = 0.6  # of max_poll_interval: time for brokers to answer after an assignment
 _LEASE = 2 / 3  # of session_timeout: the last heartbeat may be a third of it older than the last poll
-_BUDGET = 0.2  # of max_poll_interval: what giving partitions back may take, so that the group does not give us up
+_BUDGET = 0.2  # of max_poll_interval: time to revoke partitions, before the group removes the member
 
 
 class Crew:
@@ -105,7 +105,7 @@ class Crew:
             for topic in station.topics:
                 stations.setdefault(topic, []).append(station)
         self._may_create = settings.create_topics
-        # Not of runs over an error topic: that one is what they read.
+        # An error run reads the error topic itself.
         errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
         owned = Partitions()
         feeds = {topic: feeds_of(app, [each for each in routes if each.topic.name == topic]) for topic in self.sources}
@@ -115,7 +115,7 @@ class Crew:
             retry_topics={topic: [feed.topic for feed in found if feed.step] for topic, found in feeds.items()},
             delayed={topic for topic, found in feeds.items() if found[0].delay},
             start=_starts(routes, settings),
-            # What retention has taken from an error topic is gone, and counted; the rest is to be run all the same.
+            # Records deleted from an error topic are counted as lost; the others are still handled.
             skip_lost=settings.on_data_loss == "continue" or limits is not None,
             limits=limits,
             budget=min(limit * _BUDGET, settings.drain.total_seconds()),
@@ -237,7 +237,7 @@ class Crew:
         for station in self.stations:
             news = station.news()
             total = found.setdefault(station.spec.source or station.spec.topic.name, Tally())
-            busy = total.lanes_busy + news.lanes_busy  # in the same time, so they add up
+            busy = total.lanes_busy + news.lanes_busy  # concurrent, so they add up
             total.add(news)
             total.lanes_busy = busy
         return found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DirectDriver", "ErrorRunDriver"]
 
 _REPORT = 0.25  # seconds between two tallies
-_FIRST = 3.0  # seconds that the first records may take, once the group has let us in
+_FIRST = 3.0  # seconds for the first records after joining the group
 
 
 class DirectDriver:
@@ -103,7 +103,7 @@ class DirectDriver:
         self._report()
         gaps = Tally(gaps=sum(crew.worker_loop.status().gaps for crew in self.crews))
         self._reporter.count(gaps)
-        self.crews = ()  # clients live as long as somebody holds them
+        self.crews = ()  # drop the last reference to the clients
         return is_committed
 
     def _report(self) -> bool:

@@ -29,7 +29,7 @@ class Member:
     @property
     def is_committed(self) -> bool:
         """Whether everything finished was committed at the end. Any thread may ask."""
-        return self._loop.status().is_committed or self._thread.ident is None  # one that never began has nothing
+        return self._loop.status().is_committed or self._thread.ident is None  # never started: nothing to commit
 
     def start(self) -> None:
         self._thread.start()

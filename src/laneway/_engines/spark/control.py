@@ -48,7 +48,7 @@ __all__ = [
 LIMIT = 64 * 1024 * 1024
 """Largest frame in bytes. A tally takes some 100 KB, a position nine bytes for each unfinished record."""
 _LOGIN_LIMIT = 1024
-_LOGIN_TIME = 5.0  # seconds; one that connects and says nothing must not be kept
+_LOGIN_TIME = 5.0  # seconds; a peer that connects and sends nothing is dropped
 _HEAD = 4
 
 
@@ -219,7 +219,7 @@ async def prove_as_process(reader: asyncio.StreamReader, writer: asyncio.StreamW
     """
     challenge = await asyncio.wait_for(_read(reader, _LOGIN, _LOGIN_LIMIT), _LOGIN_TIME)
     if not isinstance(challenge, _Challenge):
-        raise RefusedError("it does not begin with a challenge")
+        raise RefusedError("it did not send a challenge")
     ours = _proof(token, b"process", challenge.nonce)
     writer.write(frame(ours))
     answer = await asyncio.wait_for(_read(reader, _LOGIN, _LOGIN_LIMIT), _LOGIN_TIME)
@@ -233,7 +233,7 @@ def _proof(token: bytes, who: bytes, challenge: bytes) -> _Proof:
 
 
 def _is_proof(found: object, token: bytes, who: bytes, challenge: bytes) -> bool:
-    # The length is fixed, or bytes could be moved from one part of the text to the next.
+    # Of fixed length: otherwise bytes could be moved from one part to the next.
     if not isinstance(found, _Proof) or len(found.nonce) != 32:
         return False
     return hmac.compare_digest(found.mac, hmac.digest(token, who + found.nonce + challenge, hashlib.sha256))
@@ -242,9 +242,9 @@ def _is_proof(found: object, token: bytes, who: bytes, challenge: bytes) -> bool
 async def _read(reader: asyncio.StreamReader, kind: Any, limit: int) -> Any:
     length = int.from_bytes(await reader.readexactly(_HEAD), "big")
     if length > limit:
-        raise RefusedError(f"a frame of {length:,} bytes is longer than the {limit:,} that are allowed")
+        raise RefusedError(f"a frame of {length:,} bytes exceeds the limit of {limit:,}")
     data = await reader.readexactly(length)
     try:
         return kind.decode(data)
     except msgspec.MsgspecError as error:
-        raise RefusedError(f"a frame that cannot be read: {error}") from None
+        raise RefusedError(f"invalid frame: {error}") from None

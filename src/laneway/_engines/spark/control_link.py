@@ -46,13 +46,13 @@ _log = logger("spark")
 
 _CONNECT = 5.0  # seconds for a connection
 _SOONEST, _LATEST = 0.1, 5.0  # seconds before the next try
-_EVERY = 0.5  # seconds between figures of the tasks that run
-_LOOK = 1.0  # seconds between looks at what they wait for
-_KEPT = 1_000  # notices and log lines that wait for a connection
+_EVERY = 0.5  # seconds between counts of running tasks
+_LOOK = 1.0  # seconds between statuses of running tasks
+_KEPT = 1_000  # queued notices and log lines
 _LONGEST = 2_000  # characters of a line
-_GIVE_UP = 120.0  # seconds without connection and without a task after which a run is taken to be over
+_GIVE_UP = 120.0  # seconds without connection and task after which a run counts as ended
 _FIRST = 2.0  # seconds that a process waits for its first orders
-_PROGRESS = 2.0  # seconds that a planner waits for what was sent before it was asked
+_PROGRESS = 2.0  # seconds that a planner waits for positions already under way
 
 _links: dict[tuple[int, str, int, bytes], ControlLink] = {}
 _linking = threading.Lock()
@@ -169,7 +169,7 @@ class ControlLink:
                 self.is_connected, pause = True, _SOONEST
                 await self._talk(reader, writer)
             except (OSError, EOFError, TimeoutError, RefusedError):
-                pass  # tried again below; what it is cannot be said to anybody from here
+                pass  # retried below; without a connection there is nobody to report it to
             finally:
                 if self.is_connected:
                     seen = time.monotonic()
@@ -206,7 +206,7 @@ class ControlLink:
                         self._progress[progress.channel] = progress
                         self._arrival.notify_all()
                 case BreakerReport(app=app, handler=handler) as report:
-                    # What the driver knew before may be older than what this process has found while it was cut off.
+                    # The driver's state may be older than what this process found while it was disconnected.
                     if is_news or (app, handler) not in self._breakers:
                         self._heard[app, handler] = (time.monotonic(), report)
                 case Ask():

@@ -42,9 +42,9 @@ __all__ = ["Channel", "ControlServer"]
 
 _log = logger("spark")
 
-_UNSENT = 1024 * 1024  # bytes waiting for a process that does not read: it is cut off and may connect again
-_KEPT = 1_000  # notices that nobody has asked for
-_CLOSING = 2.0  # seconds in which the last words are sent
+_UNSENT = 1024 * 1024  # bytes queued for a process that does not read; then it is disconnected
+_KEPT = 1_000  # notices kept until the driver takes them
+_CLOSING = 2.0  # seconds to send the last messages
 
 
 class Channel:
@@ -234,13 +234,13 @@ class ControlServer:
         except RefusedError as error:
             _log.warning("control connection from %s closed: %s", peer, error)
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
-            pass  # it ended and may connect again, or the run is over
+            pass  # the process ended or will reconnect, or the run is over
         finally:
             self._connected.discard(writer)
             writer.close()
 
     def _newest(self) -> Iterator[Orders | BreakerReport]:
-        # Breakers first: what comes behind the first orders is news to those that connect again, too.
+        # Breakers before orders: a reconnected process takes what follows its first orders as new.
         for at, report in self._breakers.values():
             passed = time.monotonic() - at
             yield replace(report, opened_ago=report.opened_ago + passed, probe_in=report.probe_in - passed)

@@ -89,7 +89,7 @@ def ending_in_order(worker: Callable[..., int]) -> Callable[..., int]:
         try:
             code = worker(sock, authenticated)
         except OSError:
-            leave()  # nobody is at the other end: an answer could not be written
+            leave()  # nobody reads the answer
         if code:
             leave()
         return code

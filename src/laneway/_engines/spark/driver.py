@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "SparkDriver"]
 
-_COUNT = 1.0  # seconds between looks at the executors
+_COUNT = 1.0  # seconds between checks of the executors
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class SparkDriver:
             output.mute(on=False)
         self._follow_executors()
         for number, (stream, query) in enumerate(zip(self._streams, self.queries, strict=True)):
-            # Spark never forgets a data source, so runs over error topics take the place of those before them.
+            # Spark never removes a data source, so an error run reuses the name of the previous one.
             name = f"laneway_{hashlib.sha256(stream.name.encode()).hexdigest()[:16]}" if self._is_beside else None
             query.start(
                 self._cluster.spark,

@@ -126,7 +126,7 @@ class SparkEngine(AppEngine):
         spark, is_ours = open_session(run.app.name, master, conf, output)
         if is_ours:
             stack.callback(_stop_session, spark, output)
-            # Spark has put its own handler of Ctrl-C in, which cancels jobs; ours finishes them.
+            # Spark installed its own Ctrl-C handler, which cancels jobs; ours finishes them.
             listen(self._signalled)
         control = ControlServer()
         stack.callback(control.close)
@@ -171,7 +171,7 @@ def _stop_session(spark: Any, spill: Any) -> None:
     try:
         spark.stop()
     except Exception as error:  # py4j raises its own kinds when the JVM is already gone
-        raise EngineError(f"Spark did not stop in good order: {error}") from error
+        raise EngineError(f"Spark did not stop cleanly: {error}") from error
 
 
 def _as_start_error(error: Exception, master: str) -> LanewayError:

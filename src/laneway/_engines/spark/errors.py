@@ -24,6 +24,6 @@ def error_streams(plans: Sequence[ErrorPlan], settings: Settings, payload: bytes
     for plan in plans:
         stream = stream_of(plan.app.name, plan.routes, settings, payload)
         part = ErrorPart(plan.ends, plan.partitions)
-        # What retention has taken from an error topic is gone, and counted; it must not keep the rest from being run.
+        # Records deleted from an error topic are counted as lost; the others are still handled.
         streams.append(replace(stream, tasks=1, start="earliest", skip_lost=True, errors=part))
     return streams

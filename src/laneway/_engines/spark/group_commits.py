@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupCommits", "commit_of", "commits_of"]
 
-_RENEW = 3600.0  # seconds after which offsets are committed again: Kafka forgets those of an idle partition in a week
-_LAST_COMMIT = 10.0  # seconds for the commit before a stop; what it misses is read again
+_RENEW = 3600.0  # seconds after which offsets are committed again, before Kafka expires them
+_LAST_COMMIT = 10.0  # seconds for the commit before a stop; without it records are read again
 
 
 def commit_of(position: Position, since: int, topic_id: str = "") -> OffsetAndMetadata:

@@ -30,8 +30,8 @@ Places = dict[Place, int]
 Batch = dict[str, int]
 """The batch number, which is all that Spark logs. The group and the planner know where a batch begins and ends."""
 
-_WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
-_LOOK_AT_ID = 1.0  # seconds between looks at the source's id while there is nothing to do
+_WAIT = 0.1  # seconds a call waits for records; then Spark calls again at once
+_LOOK_AT_ID = 1.0  # seconds between checks of the source's id while idle
 _NUMBER = "batch"
 
 
@@ -93,7 +93,7 @@ class Planner:
                 time.sleep(LOOK)
                 if self._target is None or self._line.orders.is_stopping:
                     return start
-                continue  # the answer that nothing waits would end a run that handles what there is
+                continue  # the answer "no records" would end a run with `once`
             try:
                 self._ends = self._next()
             except BrokerUnavailableError:
@@ -197,7 +197,7 @@ class Planner:
             self._recovered = dict(self._feeds.logs)
         self._notice_renewed()
         if any([self._start_recreated(), *(self._see(place, ends) for place in ends)]):
-            return self._next()  # what is due was asked for what lies past other positions
+            return self._next()  # the due offsets were requested for other positions
         begin = self._places()
         waiting = {place: end for place, end in ends.items() if end > begin[place]}
         if self._is_unclean and (
@@ -245,7 +245,7 @@ class Planner:
         for name in self._readers(source):
             kept = {place: at for place, at in self._positions[name].items() if place[0] != source}
             self._positions[name] = kept | {(source, partition): Position(0) for partition in partitions}
-        if self._recovered is not None:  # no run has worked on anything of the new one
+        if self._recovered is not None:  # no run has handled records of the new topic
             self._recovered = {place: end for place, end in self._recovered.items() if place[0] != source}
         if self._target is not None:
             ends = self._feeds.ends({place: at for place, at in begin.items() if place[0] != source})
@@ -263,10 +263,10 @@ class Planner:
             begin = self._places()
             waited = sum(max(0, end - begin.get(place, 0)) for place, end in seen.items())
             is_used = waited or any(offset for place, offset in begin.items() if place[0] == topic)
-            told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
+            told = f"at least {waited} deferred records are lost" if waited else "its deferred records are lost"
             text = f"the retry topic {topic} was deleted while it was in use: {told}"
             if is_used and not self._stream.skip_lost:
-                raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
+                raise DataLossError(f"{text}. To continue without them, set on_data_loss: continue")
             if is_used:
                 _log.warning(text)
             self._recreated.add(topic)

@@ -105,7 +105,7 @@ class Query:
 
     def pause(self, *, on: bool) -> None:
         """Plan no further batch, or go on."""
-        self._pauses += on  # numbered, or a pause could be confirmed by what is left of the one before it
+        self._pauses += on  # numbered: a late confirmation of an earlier pause must not count
         self._channel.order(pause=self._pauses if on else 0)
 
     @property
@@ -173,7 +173,7 @@ class Query:
         tallies = {(report.attempt, number): tally for report in found for number, tally in report.tallies.items()}
         for tally in tallies.values():
             total.add(tally)
-        total.lanes = sum(tally.lanes for tally in tallies.values())  # tasks of one batch run side by side
+        total.lanes = sum(tally.lanes for tally in tallies.values())  # tasks of one batch run concurrently
         with self._lock:
             self._channel.batch_over([report.attempt for report in found])
             events = [event for name, tally in tallies.items() for event in self._new(name, tally)]

@@ -40,7 +40,7 @@ logger.pythonrunner.name = org.apache.spark.sql.execution.python.streaming
 logger.pythonrunner.level = off
 """
 _LOGGING_OF_FAILURES = """\
-# Why a query failed is raised, and told in one line; here it would come a second time with two stack traces.
+# The error of a query is raised and logged in one line; here it would appear again with two stack traces.
 logger.query.name = org.apache.spark.sql.execution.streaming.runtime
 logger.query.level = off
 """
@@ -59,11 +59,11 @@ def session_conf(master: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
-        # How long Spark waits before it asks again for new records; the planner does the waiting.
+        # How long Spark waits before it asks for new records again; the planner waits instead.
         "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.noDataProgressEventInterval": "1h",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
-        # The tallies tell more than the UI, which shows every setting to whoever can reach it.
+        # The tallies say more than the UI, which shows every setting to anyone who can connect.
         "spark.ui.enabled": "true" if ui else "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",

@@ -34,7 +34,7 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _planner(self) -> Planner:
-        # Made at the first planning call: the same object is pickled into every task, where there is nothing to plan.
+        # Created at the first planning call: tasks unpickle the same object and plan nothing.
         if self._made is None:
             from laneway._engines.spark.planner import Planner
 

@@ -21,7 +21,7 @@ __all__ = ["SourceTopic", "check_starts"]
 
 _log = logger("spark")
 
-_LOOK = 1.0  # seconds between questions while nothing happens
+_LOOK = 1.0  # seconds between requests while idle
 
 
 class SourceTopic:
@@ -146,6 +146,6 @@ def check_starts(stream: QuerySpec, admin: Admin, begin: Mapping[Place, int], wa
             known = begin.get((feed.topic, partition), low)
             if known < low:
                 raise DataLossError(
-                    f"{feed.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log begins at {low} now). "
-                    "They were deleted before they were read. To go on without them set on_data_loss: continue"
+                    f"{feed.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log now begins at {low}). "
+                    "They were deleted before they were read. To continue without them, set on_data_loss: continue"
                 )

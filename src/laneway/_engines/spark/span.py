@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Span", "SpanSource"]
 
 _WAIT = 0.005  # seconds to wait for records: the client waits as long for the last ones of a range that has gaps
-_BESIDE = 0.002  # seconds between looks at retry topics when the source is read to its end
+_BESIDE = 0.002  # seconds between reads of retry topics when the source is read to its end
 
 
 class Span:

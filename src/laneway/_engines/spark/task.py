@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_task"]
 
-_LOOK = 0.02  # seconds between looks at the orders while handlers end
+_LOOK = 0.02  # seconds between checks of the orders while handlers end
 
 
 def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
@@ -133,7 +133,7 @@ class TaskRun:
             portion = Portion(
                 {part.partition for part in parts},
                 {part.place: (part.position.begin, part.since) for part in parts},
-                # A task that was killed has added to what there was when this one was planned.
+                # A killed task may have added copies after this one was planned.
                 None if is_repeated else {part.place: part.log_end for part in parts if part.topic != spec.topic.name},
                 {place: found for place, found in finished.items() if found is not None},
             )
@@ -160,7 +160,7 @@ class TaskRun:
                 handler.complete()
             self._drain()
         except BaseException:
-            for handler in self.handlers:  # no call may go on when the task is tried again elsewhere
+            for handler in self.handlers:  # no call may continue when Spark repeats the task elsewhere
                 handler.finish()
                 handler.abandon()
             for handler in self.handlers:

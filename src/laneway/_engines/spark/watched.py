@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchedQueries"]
 
-_SILENT = 10.0  # seconds; a task says once a second how it is doing
-_PATIENCE = 0.5  # seconds that tasks may take to answer; what they said before is at most about a second old
-_NOT_READ = "the micro-batch that runs does not read them, and the next one begins when it is over"
-_NO_BATCH = "no micro-batch runs"
+_SILENT = 10.0  # seconds; a task sends its status once a second
+_PATIENCE = 0.5  # seconds for tasks to answer; the previous status is about a second old
+_NOT_READ = "the running micro-batch does not read them, and the next one starts after it"
+_NO_BATCH = "no micro-batch is running"
 
 
 class WatchedQueries:

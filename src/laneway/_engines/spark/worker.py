@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker", "leave", "load_app", "routes_of", "worker_of"]
 
-_KEPT = 300.0  # seconds without a task for which clients are kept: to make them anew takes half a second
+_KEPT = 300.0  # seconds that idle clients are kept, because new ones take half a second
 
 _apps: dict[str, App] = {}
 _hosts: dict[str, AppHost] = {}
@@ -53,7 +53,7 @@ def load_app(stream: QuerySpec) -> App:
 def routes_of(stream: QuerySpec) -> dict[str, HandlerSpec]:
     app = load_app(stream)
     if stream.errors is not None:
-        # Made here, so that the payload, and with it the host and its setup, is the one of the app itself.
+        # Derived here, so that payload, host and setup are those of the app itself.
         app = ErrorApp(app, stream.errors.partitions)
     return {route.name: route for route in app.routes if route.name in stream.routes}
 

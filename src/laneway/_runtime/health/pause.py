@@ -16,21 +16,21 @@ __all__ = ["Pausable", "PauseControl"]
 
 
 class Pausable(Protocol):
-    """What a pause holds back. Any thread may call it."""
+    """What a pause applies to."""
 
     def pause(self, *, on: bool) -> None:
-        """Begin nothing for now, or go on."""
+        """Start no call for now, or continue."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a pause was asked for and nothing runs any more."""
+        """Whether a requested pause is in effect and nothing runs."""
 
 
 class PauseControl:
-    """Pauses and resumes what runs. Any thread may call `apply`; the engine's own does so all the time.
+    """Pauses and resumes processing, as the user and the health check require.
 
-    There is no lock: a listener that hears of a state may pause the engine again. So two threads may get in each
-    other's way, and the next time that the engine's own thread looks it is put right.
+    Any thread may call `apply`; the engine's thread calls it all the time. It has no lock, because a listener of a
+    state may pause the engine again. If two threads interfere, the next call on the engine's thread corrects it.
 
     Args:
         life: the engine's state.
@@ -42,20 +42,19 @@ class PauseControl:
         self._check: HealthCheck | None = None
         self._is_on = False
         self.is_asked = False
-        """Whether the user wants a pause."""
+        """Whether the user requested a pause."""
 
     def attend(self, held: Sequence[Pausable], check: HealthCheck | None) -> None:
-        """These are to be paused and resumed."""
+        """Set what is paused and resumed."""
         self._held, self._check = held, check
         self._is_on = False  # these are not paused yet
 
     def ask(self, *, on: bool) -> None:
-        """The user wants a pause, or none any more."""
         self.is_asked = on
         self.apply()
 
     def apply(self) -> None:
-        """Read or do not, and say so in the state."""
+        """Pause or resume if necessary, and update the state."""
         trouble = None if self._check is None else self._check.trouble
         on = self.is_asked or trouble is not None
         if on != self._is_on:

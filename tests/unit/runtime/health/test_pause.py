@@ -49,11 +49,11 @@ def test_a_pause_is_over_when_nothing_runs():
 
 def test_a_bad_check_pauses_with_its_words_and_resumes_by_itself():
     """What the user asked for counts besides: a good check does not end a pause."""
-    check = SimpleNamespace(trouble="the check 'bank' says no")
+    check = SimpleNamespace(trouble="the check 'bank' returned false")
     hold, life, crew = held(check)
     crew.is_quiet = True
     hold.apply()
-    assert (life.state, life.detail) == (State.PAUSED, "the check 'bank' says no")
+    assert (life.state, life.detail) == (State.PAUSED, "the check 'bank' returned false")
 
     hold.is_asked, check.trouble = True, None
     hold.apply()
