@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from laneway._declare.error_consumer import ErrorConsumer
 from laneway._declare.extensions import Extensions
-from laneway._declare.handler import Buffer, HandlerSpec, Order, OrderBy, Oversize, checked
+from laneway._declare.handler import (
+    ERROR_PATTERN,
+    RETRY_PATTERN,
+    Buffer,
+    HandlerSpec,
+    Order,
+    OrderBy,
+    Oversize,
+    checked,
+)
 from laneway._declare.header_styles import STYLES, Style
 from laneway._declare.retry import Retry
-from laneway._declare.topic_names import ERROR_PATTERN, RETRY_PATTERN
 from laneway._declare.units import Duration, as_duration
 from laneway.errors import DeclarationError
 

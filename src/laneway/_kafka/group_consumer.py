@@ -11,8 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from laneway._declare.record import Record
 from laneway._kafka.client import quiet
 from laneway._kafka.errors import BrokerUnavailableError, as_admin_error, is_auth_error
-from laneway._kafka.group import known_to
-from laneway._kafka.separate_commit import commit_apart
+from laneway._kafka.group import commit_apart, known_to
 from laneway.errors import EngineError
 
 if TYPE_CHECKING:

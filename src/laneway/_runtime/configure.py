@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
+    from laneway.settings import ClusterSettings
 
-__all__ = ["cluster_of", "configured", "effective", "producers_elsewhere", "warn_unused_topics"]
+__all__ = ["cluster_of", "configured", "effective", "producers_elsewhere", "reading_options", "warn_unused_topics"]
 
 _log = logging.getLogger("laneway")
 
@@ -230,3 +231,29 @@ def _retry(declared: Retry, given: dict[str, Any]) -> Retry:
     if steps and not declared.delays:
         given = {"mode": Retry.steps(*steps).mode} | given  # the default of steps, not that of a policy without any
     return replace(declared, **given)
+
+
+def reading_options(
+    cluster: ClusterSettings, routes: list[HandlerSpec], partitions: int, readers: int = 1
+) -> dict[str, Any]:
+    """Options of a consumer that reads for handlers.
+
+    librdkafka limits its prefetch per partition; the buffer of a handler is for all partitions of one client.
+
+    Args:
+        cluster: the cluster.
+        routes: the handlers.
+        partitions: the number of partitions.
+        readers: the number of clients that share them.
+    """
+    share = max(1, -(-partitions // readers))
+    records = max(route.buffer.records for route in routes)
+    if cluster.consumer.buffer_size is not None:
+        size = max(1, cluster.consumer.buffer_size // 1024 // share)
+    else:
+        size = max(1024, max(int(route.buffer.size) for route in routes) // 1024 // share)
+    return {
+        **cluster.consumer_options(),
+        "queued.min.messages": max(100, records // share),
+        "queued.max.messages.kbytes": size,
+    }

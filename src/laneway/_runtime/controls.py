@@ -1,22 +1,24 @@
-"""EngineControls: stop, pause, start and health of an engine, by method and by signal."""
+"""EngineControls: stop, pause, start and health of an engine, by method, signal and health check."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from laneway._declare.units import as_duration
 from laneway._runtime.health.monitor import HealthMonitor
-from laneway._runtime.health.pause import PauseControl
 from laneway._runtime.lifecycle import Lifecycle, State
 from laneway.errors import EngineError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from laneway._declare.health import Health, Stall
     from laneway._declare.units import Duration
+    from laneway._runtime.health.check import HealthCheck
     from laneway.observe import Listener
 
-__all__ = ["EngineControls"]
+__all__ = ["EngineControls", "Pausable", "PauseControl"]
 
 
 class EngineControls:
@@ -30,8 +32,8 @@ class EngineControls:
         self.life = Lifecycle(listener)
         self._health = HealthMonitor(self.life)
         self._pause = PauseControl(self.life)
-        self._stops = self._known_stops = 0
-        self._is_deaf = self._is_closed = self._is_to_start = self._is_running = False
+        self._stops = self._seen_stops = 0
+        self._is_not_listening = self._is_closed = self._start_requested = self._is_running = False
         self._wake = threading.Event()
         self.was_stopped = False
         """Whether the last run ended because of a stop request."""
@@ -50,7 +52,7 @@ class EngineControls:
         The state becomes ``stopped`` when nothing runs any more. `start` reads again; `close` or `stop` ends the run.
         On the direct engine the process stays in its group and keeps its partitions. Any thread may call it.
         """
-        self._is_to_start, self._is_deaf = False, True
+        self._start_requested, self._is_not_listening = False, True
         self._wake.set()
 
     def start(self) -> None:
@@ -61,7 +63,7 @@ class EngineControls:
         """
         if not self._is_running:
             raise EngineError("no run is active; call app.run(engine)")
-        self._is_to_start = self._is_deaf
+        self._start_requested = self._is_not_listening
         self._wake.set()
 
     def close(self) -> None:
@@ -75,11 +77,11 @@ class EngineControls:
 
         The state is ``pausing`` until the calls in flight are finished, then ``paused``.
         """
-        self._pause.ask(on=True)
+        self._pause.request(on=True)
 
     def resume(self) -> None:
         """Continue after `pause`."""
-        self._pause.ask(on=False)
+        self._pause.request(on=False)
 
     def wait_for(self, state: State, timeout: float | None = None) -> bool:
         """Wait until the engine enters *state*, or is in it; False after the timeout."""
@@ -101,17 +103,17 @@ class EngineControls:
     @property
     def is_forced(self) -> bool:
         """Whether a second stop was requested."""
-        return self._stops > max(1, self._known_stops)
+        return self._stops > max(1, self._seen_stops)
 
     def _began(self) -> None:
-        self._known_stops, self._is_running = 0, True
+        self._seen_stops, self._is_running = 0, True
 
     def _ended(self) -> None:
         state = State.CLOSED if self._is_closed else State.STOPPED
         self.was_stopped = self._stops > 0
         # Before the state changes: a thread that waits for it may start the next run, which these must not stop.
-        self._stops, self._is_deaf, self._is_closed = 0, False, False
-        self._is_to_start = self._is_running = False
+        self._stops, self._is_not_listening, self._is_closed = 0, False, False
+        self._start_requested = self._is_running = False
         self._wake.clear()
         self.life.enter(state)
 
@@ -120,4 +122,59 @@ class EngineControls:
         self._stops += 1
 
     def _is_stopping(self) -> bool:
-        return self._stops > 0 or self._is_deaf
+        return self._stops > 0 or self._is_not_listening
+
+
+class Pausable(Protocol):
+    """What a pause applies to."""
+
+    def pause(self, *, on: bool) -> None:
+        """Start no call for now, or continue."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a requested pause is in effect and nothing runs."""
+
+
+class PauseControl:
+    """Pauses and resumes processing, as the user and the health check require.
+
+    Any thread may call `apply`; the engine's thread calls it all the time. It has no lock, because a listener of a
+    state may pause the engine again. If two threads interfere, the next call on the engine's thread corrects it.
+
+    Args:
+        life: the engine's state.
+    """
+
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
+        self._targets: Sequence[Pausable] = ()
+        self._check: HealthCheck | None = None
+        self._is_on = False
+        self.is_requested = False
+        """Whether the user requested a pause."""
+
+    def watch(self, targets: Sequence[Pausable], check: HealthCheck | None) -> None:
+        """Set what is paused and resumed."""
+        self._targets, self._check = targets, check
+        self._is_on = False  # these are not paused yet
+
+    def request(self, *, on: bool) -> None:
+        self.is_requested = on
+        self.apply()
+
+    def apply(self) -> None:
+        """Pause or resume if necessary, and update the state."""
+        trouble = None if self._check is None else self._check.trouble
+        on = self.is_requested or trouble is not None
+        if on != self._is_on:
+            self._is_on = on
+            for each in self._targets:
+                each.pause(on=on)
+        if not on:
+            self._life.move((State.PAUSING, State.PAUSED), State.CONSUMING)
+            return
+        words = "" if self.is_requested or trouble is None else trouble
+        self._life.move((State.CONSUMING,), State.PAUSING, words)
+        if self._life.state is State.PAUSING and all(each.is_quiet for each in self._targets):
+            self._life.move((State.PAUSING,), State.PAUSED, words)

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
     from laneway._runtime.error_runs import ErrorPlan
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.report import Reporter, RunReport
     from laneway.observe import Listener
     from laneway.settings import Settings
 
-__all__ = ["Driver", "ErrorDrivers", "Run", "Until"]
+__all__ = ["Driver", "ErrorDrivers", "Run", "StopRequests"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Run:
     """Whether the run ends when the records present at its start are handled."""
 
 
-class Until(Protocol):
+class StopRequests(Protocol):
     """The stop requests of a run. Asked often, from any thread."""
 
     @property
@@ -58,7 +58,7 @@ class Driver(Protocol):
     def start(self) -> None:
         """Start to read."""
 
-    def watched(self) -> Sequence[Watched]:
+    def watched(self) -> Sequence[HealthSource]:
         """The health sources, one for each cluster."""
 
     def look(self) -> None:
@@ -86,7 +86,7 @@ class Driver(Protocol):
     def is_committed(self) -> bool:
         """Whether everything finished is committed."""
 
-    def end(self, until: Until) -> bool:
+    def end(self, until: StopRequests) -> bool:
         """Commit, report and leave, even if calls still run; False when not everything was committed."""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laneway._declare.cron import Cron
     from laneway._declare.error_consumer import ErrorRuns
     from laneway._declare.handler import HandlerSpec
-    from laneway._runtime.driver import Driver, ErrorDrivers, Until
+    from laneway._runtime.driver import Driver, ErrorDrivers, StopRequests
     from laneway._runtime.lifecycle import Lifecycle
     from laneway._runtime.report import Reporter
     from laneway.admin import ErrorTopic, OpenRange
@@ -156,7 +156,7 @@ def _end(
 
 
 def run_plans(
-    source: ErrorDrivers, plans: Sequence[ErrorPlan], reporter: Reporter, until: Until, settings: Settings
+    source: ErrorDrivers, plans: Sequence[ErrorPlan], reporter: Reporter, until: StopRequests, settings: Settings
 ) -> bool:
     """Run plans to their ends, or until interrupted; False when records in flight were not finished and committed.
 
@@ -176,7 +176,7 @@ def run_plans(
     return is_good
 
 
-def _run_to_end(driver: Driver, until: Until, drain: float) -> bool:
+def _run_to_end(driver: Driver, until: StopRequests, drain: float) -> bool:
     try:
         driver.start()
         while not (driver.is_over or until.is_interrupted):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laneway._kafka import Admin, Place
     from laneway._runtime.topics import Feed
 
-__all__ = ["ABSENT", "LOOK", "Feeds", "patiently"]
+__all__ = ["ABSENT", "LOOK", "Feeds", "until_answered"]
 
 _log = logger("runtime")
 
@@ -198,7 +198,7 @@ class Feeds:
             raise BrokerUnavailableError(str(error)) from error  # retried: copies wait for it
 
 
-def patiently(ask: Callable[[], T]) -> T:
+def until_answered(ask: Callable[[], T]) -> T:
     """Repeat a request until the brokers answer; soon at first, because a coordinator is often ready a moment later."""
     pause = LOOK
     while True:

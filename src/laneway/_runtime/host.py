@@ -7,7 +7,6 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from laneway._runtime.clients import new_loop
 from laneway.observe import logger
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
 
-__all__ = ["AppHost"]
+__all__ = ["AppHost", "new_loop"]
 
 _log = logger("runtime")
 
@@ -94,3 +93,12 @@ class AppHost:
 
 async def _awaited(answer: Any) -> Any:
     return await answer
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop: uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()  # type: ignore[no-any-return]

@@ -1,19 +1,21 @@
-"""Lifecycle: which state an engine is in, and waiting for one."""
+"""Lifecycle: the state of an engine, and the signals that stop it."""
 
 from __future__ import annotations
 
+import signal
 import threading
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from laneway.observe import StateChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from laneway.observe import Listener
 
-__all__ = ["Lifecycle", "State"]
+__all__ = ["Lifecycle", "State", "listen", "stop_signals"]
 
 
 class State(Enum):
@@ -107,3 +109,28 @@ class Lifecycle:
     def _say(self, state: State, detail: str) -> None:
         if self._listener is not None:
             self._listener.event(StateChanged(state.value, detail))
+
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop on SIGINT and SIGTERM in this block, if this is the main thread; restore the handlers afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    listen(stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def listen(stop: Callable[[], None]) -> None:
+    """Install our signal handlers, or restore them if other code replaced them."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _STOP_SIGNALS:
+            signal.signal(number, lambda *_: stop())

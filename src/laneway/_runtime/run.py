@@ -16,9 +16,8 @@ from laneway._runtime.controls import EngineControls
 from laneway._runtime.driver import Run
 from laneway._runtime.error_runs import ErrorSchedule, error_plans, only_run, run_plans
 from laneway._runtime.health.check import HealthCheck, check_function
-from laneway._runtime.lifecycle import State
+from laneway._runtime.lifecycle import State, stop_signals
 from laneway._runtime.report import Reporter, RunReport
-from laneway._runtime.signals import stop_signals
 from laneway._runtime.status_file import StatusFile
 from laneway._runtime.topics import prepare_topics, until_ready
 from laneway.errors import DeclarationError
@@ -40,7 +39,7 @@ __all__ = ["AppEngine"]
 
 
 @dataclass(slots=True)
-class _States:
+class _StateListener:
     """Passes changes of the state to the app's subscribers and to the engine's listener, at once."""
 
     listener: Listener | None
@@ -56,7 +55,7 @@ class _States:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _WorkListener:
     """Takes events and warnings from the worker threads."""
 
     reporter: Reporter
@@ -102,7 +101,7 @@ class AppEngine(EngineControls, ABC):
         self._minimum_brokers = minimum_brokers
         self._stalled_after: timedelta | None = None if stalled_after is None else as_duration(stalled_after)
         self._listener = listener
-        self._states = _States(listener)
+        self._states = _StateListener(listener)
         super().__init__(self._states)
         self._driver_now: Driver | None = None
 
@@ -116,7 +115,7 @@ class AppEngine(EngineControls, ABC):
         check_together(app.name, app.routes)
         check = self._healthy or check_function(settings)
         with ExitStack() as stack:
-            run = self._begun(app, settings, stack)
+            run = self._begin_run(app, settings, stack)
             given.engine = weakref.ref(self)
             stack.callback(setattr, given, "engine", None)
             self._health.begin(
@@ -129,7 +128,7 @@ class AppEngine(EngineControls, ABC):
                 return run.report
             self.life.enter(State.STARTING)
             self._open(run, stack)
-            while self._round(run, check):
+            while self._run_driver(run, check):
                 self.life.enter(State.STARTING)
         return run.report
 
@@ -147,7 +146,7 @@ class AppEngine(EngineControls, ABC):
         app = configured(app, settings)
         with ExitStack() as stack:
             stack.enter_context(only_run(app.name))
-            run = self._begun(app, settings, stack)
+            run = self._begin_run(app, settings, stack)
             plans = until_ready(
                 lambda: error_plans(app, settings, topic=topic, is_stopping=self._is_stopping),
                 settings, self.life, self._is_stopping, self._wake,
@@ -181,7 +180,7 @@ class AppEngine(EngineControls, ABC):
         """Has the loop that an async health check runs on; None for its own loop."""
         return None
 
-    def _begun(self, app: App, settings: Settings, stack: ExitStack) -> Run:
+    def _begin_run(self, app: App, settings: Settings, stack: ExitStack) -> Run:
         """Set up signals, state and report of a run."""
         report = RunReport(app.name)
         self._states.app = app
@@ -190,22 +189,22 @@ class AppEngine(EngineControls, ABC):
         stack.callback(self._ended)
         stack.enter_context(stop_signals(self._signalled))
         self.life.enter(State.INITIALISING)
-        return Run(app, settings, report, reporter, _Work(reporter, self._health), self._once)
+        return Run(app, settings, report, reporter, _WorkListener(reporter, self._health), self._once)
 
-    def _round(self, run: Run, healthy: Callable[[], Any] | None) -> bool:
+    def _run_driver(self, run: Run, healthy: Callable[[], Any] | None) -> bool:
         """Read and handle records until stopped; True if `start` requests another round."""
         driver = until_ready(lambda: self._driver(run), run.settings, self.life, self._is_stopping, self._wake)
         if driver is None:
             return self._is_restarted()
-        errors = self._scheduled(run)
+        errors = self._error_schedule(run)
         check = None if healthy is None else HealthCheck(healthy, self._loops)
         self._driver_now = driver
-        with self._attended(driver, errors, check):
+        with self._monitored(driver, errors, check):
             try:
                 self._consume(run, driver, errors)
             finally:
                 self.life.enter(State.CLOSING, "closing")
-                self._known_stops = self._stops
+                self._seen_stops = self._stops
                 if errors is not None:
                     errors.end()
                 run.report.was_forced |= not driver.end(self)
@@ -214,16 +213,16 @@ class AppEngine(EngineControls, ABC):
 
     def _is_restarted(self) -> bool:
         """Whether `start` was the last call after `stop_listening`."""
-        if self._stops or not self._is_to_start:
+        if self._stops or not self._start_requested:
             return False
-        self._is_deaf = self._is_to_start = False
+        self._is_not_listening = self._start_requested = False
         return True
 
     @contextmanager
-    def _attended(self, driver: Driver, errors: ErrorSchedule | None, check: HealthCheck | None) -> Iterator[None]:
+    def _monitored(self, driver: Driver, errors: ErrorSchedule | None, check: HealthCheck | None) -> Iterator[None]:
         """Apply health checks and pauses to the driver in this block."""
-        self._health.attend(driver.watched(), check)
-        self._pause.attend([driver] if errors is None else [driver, errors], check)
+        self._health.watch(driver.watched(), check)
+        self._pause.watch([driver] if errors is None else [driver, errors], check)
         if check is not None:
             check.start()
         try:
@@ -231,11 +230,11 @@ class AppEngine(EngineControls, ABC):
         finally:
             if check is not None:
                 check.end()
-            self._health.attend((), None)
-            self._pause.attend((), None)
+            self._health.watch((), None)
+            self._pause.watch((), None)
             self._driver_now = None
 
-    def _scheduled(self, run: Run) -> ErrorSchedule | None:
+    def _error_schedule(self, run: Run) -> ErrorSchedule | None:
         """The schedule of error runs, if there is one."""
         cron = None if run.app.errors is None or run.is_once else run.app.errors.due
         if cron is None:
@@ -259,33 +258,33 @@ class AppEngine(EngineControls, ABC):
         self.life.enter(State.CONSUMING)
         if errors is not None:
             errors.start()
-        while not (self._stops or self._is_deaf or driver.is_over):
+        while not (self._stops or self._is_not_listening or driver.is_over):
             self._pause.apply()
             driver.look()
             if self._wake.wait(self._look):
                 self._wake.clear()
         self.life.enter(State.STOPPING, "finishing records in flight")
         run.report.was_forced |= self._drain(run, driver, errors)
-        while self._is_deaf and not self.is_interrupted and not driver.is_committed:
+        while self._is_not_listening and not self.is_interrupted and not driver.is_committed:
             driver.look()
             self._wake.wait(self._look)
-        if self._is_deaf and not self._stops:
+        if self._is_not_listening and not self._stops:
             self.life.enter(State.STOPPED, "not reading; call start() to continue")
-            while not (self.is_interrupted or self._is_to_start):
+            while not (self.is_interrupted or self._start_requested):
                 driver.look()
                 if self._wake.wait(self._look):
                     self._wake.clear()
 
     def _drain(self, run: Run, driver: Driver, errors: ErrorSchedule | None) -> bool:
         """Finish the records in flight; True when time ran out."""
-        deadline, self._known_stops = None, self._stops
+        deadline, self._seen_stops = None, self._stops
         driver.stop()
         if errors is not None:
             errors.ask_to_stop()
         self._wake.clear()
         while not (driver.is_finished and (errors is None or errors.is_drained)):
             driver.look()
-            if deadline is None and (self._stops or not self._is_deaf):
+            if deadline is None and (self._stops or not self._is_not_listening):
                 deadline = time.monotonic() + run.settings.drain.total_seconds()
             if self.is_forced or (deadline is not None and time.monotonic() > deadline):
                 return True

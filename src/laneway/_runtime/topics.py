@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway.settings import Settings
 
-__all__ = ["Feed", "create_beside", "feeds_of", "lag_of", "prepare_topics", "until_ready"]
+__all__ = ["Feed", "LagReader", "create_beside", "feeds_of", "prepare_topics", "until_ready"]
 
 _log = logger("runtime")
 
@@ -147,25 +147,25 @@ def feeds_of(app: str, routes: list[HandlerSpec]) -> tuple[Feed, ...]:
     return tuple(feeds)
 
 
-def lag_of(app: App, settings: Settings) -> Callable[[], int | None]:
-    """A function that returns the lag over the app's topics, for calls once a second while the app runs.
+class LagReader:
+    """Reads the lag over an app's topics, for calls once a second. It keeps its clients."""
 
-    It returns None when no broker answers, and keeps its clients.
-    """
-    places = {(cluster_of(route, settings), route.topic.name) for route in configured(app, settings).routes}
-    admins: dict[str, Admin] = {}
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._group = app.name
+        self._settings = settings
+        self._topics = {(cluster_of(route, settings), route.topic.name) for route in configured(app, settings).routes}
+        self._admins: dict[str, Admin] = {}
 
-    def count() -> int | None:
+    def read(self) -> int | None:
+        """The number of unfinished records; None when no broker answers."""
         total = 0
         try:
-            for cluster, topic in places:
-                if cluster not in admins:
-                    admins[cluster] = Admin(settings.cluster(cluster).client_options())
-                lag = admins[cluster].lag(app.name, topic)
+            for cluster, topic in self._topics:
+                if cluster not in self._admins:
+                    self._admins[cluster] = Admin(self._settings.cluster(cluster).client_options())
+                lag = self._admins[cluster].lag(self._group, topic)
                 # The offset of a recreated topic may be after the end of the new log.
                 total += sum(max(0, end - (committed or 0)) for committed, end in lag.values())
         except AdminError:
             return None
         return total
-
-    return count

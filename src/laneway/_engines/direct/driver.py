@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from laneway._declare.units import in_words
-from laneway._engines.direct.watched import WatchedCrew
+from laneway._engines.direct.cluster_runtime import ClusterHealth
 from laneway._runtime.worker_loop import Request
 from laneway.observe import Tally
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
-    from laneway._engines.direct.crew import Crew
+    from laneway._engines.direct.cluster_runtime import ClusterRuntime
     from laneway._kafka import Place
-    from laneway._runtime.driver import Until
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.driver import StopRequests
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.report import Reporter
     from laneway.observe import Listener
 
@@ -28,16 +28,16 @@ _FIRST = 3.0  # seconds for the first records after joining the group
 
 
 class DirectDriver:
-    """Runs one crew for each cluster.
+    """Runs one cluster_runtime for each cluster.
 
     Args:
-        crews: read and handle the records.
+        clusters: read and handle the records.
         reporter: counts their work.
         is_once: whether the run is over when the records present at its start are finished.
     """
 
-    def __init__(self, crews: Sequence[Crew], reporter: Reporter, *, is_once: bool = False) -> None:
-        self.crews = crews
+    def __init__(self, clusters: Sequence[ClusterRuntime], reporter: Reporter, *, is_once: bool = False) -> None:
+        self.clusters = clusters
         self._reporter = reporter
         self._is_once = is_once
         self._ends: Sequence[Mapping[Place, int]] | None = None
@@ -45,19 +45,19 @@ class DirectDriver:
 
     def prepare(self) -> bool:
         """Ask for the ends of the logs if the run ends there."""
-        self._ends = [crew.monitor.ends() for crew in self.crews] if self._is_once else None
+        self._ends = [cluster_runtime.monitor.ends() for cluster_runtime in self.clusters] if self._is_once else None
         return True
 
     def start(self) -> None:
-        for crew in self.crews:
-            crew.start()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.start()
 
-    def watched(self) -> Sequence[Watched]:
-        return [WatchedCrew(crew) for crew in self.crews]
+    def watched(self) -> Sequence[HealthSource]:
+        return [ClusterHealth(cluster_runtime) for cluster_runtime in self.clusters]
 
     def look(self) -> None:
-        for crew in self.crews:
-            crew.raise_if_failed()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.raise_if_failed()
         now = time.monotonic()
         is_due = now - self._reported >= _REPORT
         self._reporter.flush(is_new=is_due)
@@ -66,51 +66,51 @@ class DirectDriver:
             self._report()
 
     def pause(self, *, on: bool) -> None:
-        for crew in self.crews:
-            crew.worker_loop.request(Request.PAUSE if on else Request.RESUME)
+        for cluster_runtime in self.clusters:
+            cluster_runtime.worker_loop.request(Request.PAUSE if on else Request.RESUME)
 
     @property
     def is_quiet(self) -> bool:
-        return all(crew.is_quiet for crew in self.crews)
+        return all(cluster_runtime.is_quiet for cluster_runtime in self.clusters)
 
     @property
     def is_over(self) -> bool:
         return self._ends is not None and all(
-            crew.is_past(ends) for crew, ends in zip(self.crews, self._ends, strict=True)
+            cluster_runtime.is_past(ends) for cluster_runtime, ends in zip(self.clusters, self._ends, strict=True)
         )
 
     def stop(self) -> None:
-        for crew in self.crews:
-            crew.stop()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.stop()
 
     @property
     def is_finished(self) -> bool:
-        return all(crew.is_finished for crew in self.crews)
+        return all(cluster_runtime.is_finished for cluster_runtime in self.clusters)
 
     @property
     def is_committed(self) -> bool:
         return all(
-            (partition := crew.worker_loop.partitions.get(place)) is None or partition.committed >= view.low
-            for crew in self.crews
-            for place, view in crew.worker_loop.status().partitions.items()
+            (partition := cluster_runtime.worker_loop.partitions.get(place)) is None or partition.committed >= view.low
+            for cluster_runtime in self.clusters
+            for place, view in cluster_runtime.worker_loop.status().partitions.items()
         )
 
-    def end(self, until: Until) -> bool:
+    def end(self, until: StopRequests) -> bool:
         is_committed = True
-        for crew in self.crews:
-            is_committed &= crew.end(until)
+        for cluster_runtime in self.clusters:
+            is_committed &= cluster_runtime.end(until)
         self._reporter.flush()
         self._report()
-        gaps = Tally(gaps=sum(crew.worker_loop.status().gaps for crew in self.crews))
+        gaps = Tally(gaps=sum(cluster_runtime.worker_loop.status().gaps for cluster_runtime in self.clusters))
         self._reporter.count(gaps)
-        self.crews = ()  # drop the last reference to the clients
+        self.clusters = ()  # drop the last reference to the clients
         return is_committed
 
     def _report(self) -> bool:
         """Report the work since the last call; whether anything was read."""
         found: dict[str, Tally] = {}
-        for crew in self.crews:
-            for topic, news in crew.news().items():
+        for cluster_runtime in self.clusters:
+            for topic, news in cluster_runtime.news().items():
                 found.setdefault(topic, Tally()).add(news)
         for topic, tally in found.items():
             if tally.read or tally.finished or tally.retried or tally.undelivered or tally.lost:
@@ -124,7 +124,7 @@ class ErrorRunDriver(DirectDriver):
     """Runs a plan over an error topic. If several processes do so, their group assigns the partitions.
 
     Args:
-        crew: reads the topic.
+        cluster_runtime: reads the topic.
         reporter: counts its work.
         limits: where the run ends in each partition.
         topic: the error topic.
@@ -134,7 +134,7 @@ class ErrorRunDriver(DirectDriver):
 
     def __init__(
         self,
-        crew: Crew,
+        cluster_runtime: ClusterRuntime,
         reporter: Reporter,
         limits: Mapping[Place, int],
         *,
@@ -142,7 +142,7 @@ class ErrorRunDriver(DirectDriver):
         idle: timedelta,
         listener: Listener,
     ) -> None:
-        super().__init__([crew], reporter)
+        super().__init__([cluster_runtime], reporter)
         self._ends = [limits]
         self._topic = topic
         self._idle = idle
@@ -156,11 +156,12 @@ class ErrorRunDriver(DirectDriver):
         return self._is_idle or super().is_over
 
     def look(self) -> None:
-        for crew in self.crews:
-            crew.raise_if_failed()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.raise_if_failed()
         self._reporter.flush()
         is_busy = self._report() or not all(
-            crew.is_idle and crew.worker_loop.status().has_joined for crew in self.crews
+            cluster_runtime.is_idle and cluster_runtime.worker_loop.status().has_joined
+            for cluster_runtime in self.clusters
         )
         if is_busy:
             self._worked = time.monotonic()
@@ -171,8 +172,8 @@ class ErrorRunDriver(DirectDriver):
     def _report(self) -> bool:
         """Report the work under the error topic's name."""
         total = Tally()
-        for crew in self.crews:
-            for news in crew.news().values():
+        for cluster_runtime in self.clusters:
+            for news in cluster_runtime.news().values():
                 total.add(news)
         if total.read or total.finished or total.retried or total.undelivered or total.lost:
             self._reporter.batch(self._topic, total)

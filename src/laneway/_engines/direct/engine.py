@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway._engines.direct.crew import Crew
+from laneway._engines.direct.cluster_runtime import ClusterRuntime
 from laneway._engines.direct.driver import DirectDriver, ErrorRunDriver
 from laneway._garbage import collecting_rarely
 from laneway._runtime.configure import cluster_of
@@ -74,10 +74,10 @@ class DirectEngine(AppEngine):
         return self._host
 
     @property
-    def _crews(self) -> Sequence[Crew]:
-        """The crews of the current run."""
+    def _clusters(self) -> Sequence[ClusterRuntime]:
+        """The clusters of the current run."""
         driver = self._driver_now
-        return driver.crews if isinstance(driver, DirectDriver) else ()
+        return driver.clusters if isinstance(driver, DirectDriver) else ()
 
     def _open(self, run: Run, stack: ExitStack) -> None:
         self._run, self._host = run, AppHost(run.app)
@@ -89,15 +89,15 @@ class DirectEngine(AppEngine):
         by_cluster: dict[str, list[HandlerSpec]] = {}
         for route in run.app.routes:
             by_cluster.setdefault(cluster_of(route, run.settings), []).append(route)
-        crews = [self._crew(run, name, routes) for name, routes in by_cluster.items()]
-        return DirectDriver(crews, run.reporter, is_once=run.is_once)
+        clusters = [self._runtime(run, name, routes) for name, routes in by_cluster.items()]
+        return DirectDriver(clusters, run.reporter, is_once=run.is_once)
 
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterator[Driver]:
         run, host = self._run, self._host
         assert run is not None and host is not None  # noqa: S101, PT018 - for the type checker
         for plan in plans:
             limits = {(plan.topic.name, partition): end for partition, end in plan.ends.items()}
-            crew = Crew(
+            cluster_runtime = ClusterRuntime(
                 plan.app.name,
                 plan.routes,
                 plan.topic.cluster,
@@ -106,11 +106,13 @@ class DirectEngine(AppEngine):
                 listener=run.listener,
                 limits=limits,
             )
-            yield ErrorRunDriver(crew, reporter, limits, topic=plan.topic.name, idle=plan.idle, listener=run.listener)
+            yield ErrorRunDriver(
+                cluster_runtime, reporter, limits, topic=plan.topic.name, idle=plan.idle, listener=run.listener
+            )
 
-    def _crew(self, run: Run, cluster: str, routes: list[HandlerSpec]) -> Crew:
+    def _runtime(self, run: Run, cluster: str, routes: list[HandlerSpec]) -> ClusterRuntime:
         assert self._host is not None  # noqa: S101 - for the type checker
-        return Crew(
+        return ClusterRuntime(
             run.app.name,
             routes,
             run.settings.cluster(cluster),

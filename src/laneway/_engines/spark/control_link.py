@@ -37,7 +37,7 @@ from laneway.observe import logger
 if TYPE_CHECKING:
     from laneway._core.breaker import BreakerState
     from laneway._engines.spark.control import FromProcess
-    from laneway._engines.spark.task_look import TaskLook
+    from laneway._engines.spark.task import TaskHealth
     from laneway.observe import Tally
 
 __all__ = ["ControlLine", "ControlLink", "send_log_lines"]
@@ -71,7 +71,7 @@ class ControlLink:
         self._changed: dict[object, FromProcess] = {}
         self._lines: deque[FromProcess] = deque(maxlen=_KEPT)
         self._tasks: dict[tuple[int, int], tuple[int, Tally]] = {}
-        self._looks: dict[tuple[int, int], tuple[int, TaskLook]] = {}
+        self._looks: dict[tuple[int, int], tuple[int, TaskHealth]] = {}
         self._breakers: dict[tuple[str, str], BreakerState] = {}
         self._told: dict[tuple[str, str], tuple[object, ...]] = {}
         self._heard: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
@@ -125,7 +125,7 @@ class ControlLink:
         self._lines.append(message)
         self._rouse()
 
-    def watch(self, channel: int, task: int, attempt: int, tally: Tally, look: TaskLook | None = None) -> None:
+    def watch(self, channel: int, task: int, attempt: int, tally: Tally, look: TaskHealth | None = None) -> None:
         """Send the counts and warnings of a task from now on."""
         self._tasks[channel, task] = (attempt, tally)
         if look is not None:
@@ -306,7 +306,7 @@ class ControlLine:
         else:
             self.link.post(Notice(self._channel, text))
 
-    def watch(self, task: int, attempt: int, tally: Tally, look: TaskLook | None = None) -> None:
+    def watch(self, task: int, attempt: int, tally: Tally, look: TaskHealth | None = None) -> None:
         if self.link is not None:
             self.link.watch(self._channel, task, attempt, tally, look)
 

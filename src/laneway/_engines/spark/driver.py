@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laneway._engines.spark.from_settings import slots_of
+from laneway._engines.spark.health import QueriesHealth
 from laneway._engines.spark.query import Query
-from laneway._engines.spark.watched import WatchedQueries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from laneway._engines.spark.control_server import ControlServer
     from laneway._engines.spark.output_filter import OutputFilter
     from laneway._engines.spark.query_spec import QuerySpec
-    from laneway._runtime.driver import Until
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.driver import StopRequests
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.report import Reporter
-    from laneway.observe import Event, Listener, Tally
+    from laneway.observe import Listener
 
 __all__ = ["Cluster", "SparkDriver"]
 
@@ -79,10 +79,8 @@ class SparkDriver:
         self._is_beside = is_beside
         self._counts_at = None if is_beside or cluster.is_fixed else -_COUNT
         channels = [cluster.control.channel() for _ in streams]
-        self.queries = [
-            Query(stream, self._batch_done, channel) for stream, channel in zip(streams, channels, strict=True)
-        ]
-        self._watched = WatchedQueries.of(list(zip(streams, channels, strict=True)), cluster.control)
+        self.queries = [Query(stream, reporter, channel) for stream, channel in zip(streams, channels, strict=True)]
+        self._watched = QueriesHealth.of(list(zip(streams, channels, strict=True)), cluster.control)
         self._started: list[Query] = []
         self._says = False
 
@@ -110,7 +108,7 @@ class SparkDriver:
             for watched in self._watched:
                 watched.start()
 
-    def watched(self) -> Sequence[Watched]:
+    def watched(self) -> Sequence[HealthSource]:
         return self._watched
 
     def look(self) -> None:
@@ -145,7 +143,7 @@ class SparkDriver:
     def is_committed(self) -> bool:
         return True
 
-    def end(self, until: Until) -> bool:  # noqa: ARG002 - nothing is waited for
+    def end(self, until: StopRequests) -> bool:  # noqa: ARG002 - nothing is waited for
         """End the queries. Finished batches are committed already."""
         if self._cluster.output is not None and not self._is_beside:
             self._cluster.output.mute()  # the helper processes of queries print tracebacks when they end
@@ -155,9 +153,6 @@ class SparkDriver:
             query.end()
         shutil.rmtree(self._folder, ignore_errors=True)
         return True
-
-    def _batch_done(self, topic: str, batch: int, tally: Tally, events: list[Event]) -> None:
-        self._reporter.batch(topic, tally, events, batch)
 
     def _show(self, query: Query) -> None:
         """Report events and warnings of the running batch."""

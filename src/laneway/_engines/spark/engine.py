@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laneway._runtime.lifecycle import listen
 from laneway._runtime.run import AppEngine
-from laneway._runtime.signals import listen
 from laneway.errors import EngineError, LanewayError
 from laneway.observe import Tally
 
@@ -137,7 +137,7 @@ class SparkEngine(AppEngine):
         return self._made(self._streams, run.reporter, is_once=run.is_once)
 
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterator[Driver]:
-        from laneway._engines.spark.errors import error_streams
+        from laneway._engines.spark.from_settings import error_streams
         from laneway._engines.spark.query_spec import QuerySpec
 
         if self._cluster is None or self._run is None or not plans:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from laneway._engines.spark.query_spec import QuerySpec
+from laneway._engines.spark.query_spec import ErrorPart, QuerySpec
 from laneway._kafka import Admin
-from laneway._runtime.clients import reading_options
-from laneway._runtime.configure import cluster_of, producers_elsewhere
+from laneway._runtime.configure import cluster_of, producers_elsewhere, reading_options
 from laneway._runtime.topics import feeds_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
+    from laneway._runtime.error_runs import ErrorPlan
     from laneway.settings import ClusterSettings, Settings
 
-__all__ = ["control_host", "is_local", "master_of", "slots_of", "stream_of", "streams_of"]
+__all__ = ["control_host", "error_streams", "is_local", "master_of", "slots_of", "stream_of", "streams_of"]
 
 _LINGER = 25  # milliseconds
 
@@ -121,3 +124,14 @@ def _linger(cluster: ClusterSettings) -> dict[str, Any]:
     A batch takes longer anyway, and a broker handles a request of ten messages as quickly as one of two.
     """
     return {} if "linger" in cluster.producer.model_fields_set else {"linger.ms": _LINGER}
+
+
+def error_streams(plans: Sequence[ErrorPlan], settings: Settings, payload: bytes) -> list[QuerySpec]:
+    """The query specification of each plan."""
+    streams = []
+    for plan in plans:
+        stream = stream_of(plan.app.name, plan.routes, settings, payload)
+        part = ErrorPart(plan.ends, plan.partitions)
+        # Records deleted from an error topic are counted as lost; the others are still handled.
+        streams.append(replace(stream, tasks=1, start="earliest", skip_lost=True, errors=part))
+    return streams

@@ -9,7 +9,7 @@ from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
 from laneway._core.finished_map import CLEAN, with_topic_id
 from laneway._engines.spark.plan import merged
 from laneway._kafka import BrokerUnavailableError
-from laneway._runtime.feeds import LOOK, patiently
+from laneway._runtime.feeds import LOOK, until_answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,19 +79,19 @@ class GroupCommits:
         self._since |= dict.fromkeys(places, int(time.time() * 1000))
 
     def committed(self, places: Mapping[Place, Position], topic_id: str) -> None:
-        self._committed |= self._said(places, topic_id)
+        self._committed |= self._metadata(places, topic_id)
 
     def commit_first(self, positions: Mapping[Place, Position], topic_id: str) -> None:
         """Commit the marker before the first copy: without it the copies of a killed run would not be recognised."""
-        said = self._said(positions, topic_id)
-        patiently(lambda: self._group.commit_all(said, wait=True))
+        said = self._metadata(positions, topic_id)
+        until_answered(lambda: self._group.commit_all(said, wait=True))
         self._committed |= said
 
     def commit(self, positions: Mapping[Place, Position], topic_id: str = "") -> None:
         """Commit positions that are new, or whose last commit is old."""
         if time.monotonic() - self._renewed > _RENEW:
             self._committed, self._renewed = {}, time.monotonic()
-        said = self._said(positions, topic_id)
+        said = self._metadata(positions, topic_id)
         new = {place: found for place, found in said.items() if self._committed.get(place) != found}
         try:
             self._group.commit_all(new, wait=True)
@@ -99,7 +99,7 @@ class GroupCommits:
             return  # the next call tries again
         self._committed |= new
 
-    def commit_for_good(self, positions: Mapping[Place, Position], topic_id: str) -> None:
+    def commit_final(self, positions: Mapping[Place, Position], topic_id: str) -> None:
         """Commit that nothing is in flight, and wait for the broker's answer for a limited time."""
         deadline, now = time.monotonic() + _LAST_COMMIT, int(time.time() * 1000)
         said = {
@@ -114,7 +114,7 @@ class GroupCommits:
                     return None
                 time.sleep(LOOK)
 
-    def _said(self, positions: Mapping[Place, Position], topic_id: str) -> dict[Place, OffsetAndMetadata]:
+    def _metadata(self, positions: Mapping[Place, Position], topic_id: str) -> dict[Place, OffsetAndMetadata]:
         """The metadata of a commit while records may be in flight."""
         return {
             place: commit_of(found, self.since(place), topic_id if place[0] == self._source else "")

@@ -13,7 +13,7 @@ from laneway._engines.spark.plan import Part, Position, TaskSpec, merged, pack
 from laneway._engines.spark.source_topic import SourceTopic, check_starts
 from laneway._engines.spark.worker import routes_of
 from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, Place
-from laneway._runtime.feeds import ABSENT, LOOK, Feeds, patiently
+from laneway._runtime.feeds import ABSENT, LOOK, Feeds, until_answered
 from laneway._runtime.recreated import size_at_start
 from laneway.errors import DataLossError
 from laneway.observe import logger
@@ -68,21 +68,21 @@ class Planner:
 
     def initial(self) -> Batch:
         """Start at the group's offsets, or where the start policy says."""
-        patiently(self._begin)
+        until_answered(self._begin)
         return {_NUMBER: 0}
 
     def freeze(self) -> None:
         """Plan nothing beyond the present ends of the logs."""
-        self._target = patiently(lambda: self._feeds.ends({}))
+        self._target = until_answered(lambda: self._feeds.ends({}))
         if self._stream.errors is not None:
             ends = self._stream.errors.ends
             self._target = {place: min(end, ends.get(place[1], 0)) for place, end in self._target.items()}
 
     def latest(self, start: Batch) -> Batch:
         """The next batch; *start* itself when there is none. Spark asks only when no batch runs."""
-        self._take_in()
+        self._take_positions()
         if self._line.orders.is_stopping:
-            self._commits.commit_for_good(self._done(), self._topic_id)
+            self._commits.commit_final(self._done(), self._topic_id)
             self._line.answer(is_drained=True)
             time.sleep(LOOK)
             return start
@@ -104,7 +104,7 @@ class Planner:
                 self._batch += 1
                 return {_NUMBER: self._batch}
             if self._target is not None:
-                self._commits.commit_for_good(self._done(), self._topic_id)
+                self._commits.commit_final(self._done(), self._topic_id)
             if self._target is not None or time.monotonic() >= deadline or self._line.orders.is_stopping:
                 return start
             time.sleep(LOOK)
@@ -112,7 +112,7 @@ class Planner:
     def tasks(self) -> list[TaskSpec]:
         begin = self._places()
         if self._recovered is None or len(self._stream.feeds) > 1:
-            patiently(self._feeds.look)
+            until_answered(self._feeds.look)
             self._recovered = self._recovered or dict(self._feeds.logs)
         topic_id, recovered = self._topic_id, self._recovered
         self._feeds.tend(lambda: self._line.answer(loss=self._source.guard(topic_id, begin)))
@@ -144,20 +144,20 @@ class Planner:
         lanes = max(1, route.lanes)
         return lanes * count if route.strict else max(1, round(lanes * pool * share))
 
-    def _take_in(self) -> None:
+    def _take_positions(self) -> None:
         """Take the positions of the last batch, check for recreated topics, and commit the consequences."""
         self._feeds.rest()
         self._is_unclean &= not self._ends
         if self._ends:
             progress = self._line.progress(self._batch)
             if progress is None:
-                patiently(self._as_the_group_says)
+                until_answered(self._as_the_group_says)
             else:
                 for name, topic, partition, position in progress.positions:
                     self._positions[name][topic, partition] = position
             self._commits.committed({place: self._merged(place) for place in self._ends}, self._topic_id)
         self._ends = {}
-        self._notice_renewed()
+        self._log_recreated()
         is_new = self._commits.is_new(self._done())
         with suppress(BrokerUnavailableError):  # a commit names its topic: if that was recreated, the next run knows
             self._restart_if_other(at_most=0.0 if is_new else _LOOK_AT_ID)
@@ -195,8 +195,8 @@ class Planner:
         ends = self._target if self._target is not None else self._feeds.ends(self._places())
         if self._recovered is None:
             self._recovered = dict(self._feeds.logs)
-        self._notice_renewed()
-        if any([self._start_recreated(), *(self._see(place, ends) for place in ends)]):
+        self._log_recreated()
+        if any([self._start_recreated(), *(self._set_position(place, ends) for place in ends)]):
             return self._next()  # the due offsets were requested for other positions
         begin = self._places()
         waiting = {place: end for place, end in ends.items() if end > begin[place]}
@@ -212,7 +212,7 @@ class Planner:
                 return {}
         return waiting
 
-    def _see(self, place: Place, ends: Places) -> bool:
+    def _set_position(self, place: Place, ends: Places) -> bool:
         """Set the position of a new partition, or of a log that is shorter than its position.
 
         Returns:
@@ -256,7 +256,7 @@ class Planner:
         self._commits.commit(self._done(), self._topic_id)
         return True
 
-    def _notice_renewed(self) -> None:
+    def _log_recreated(self) -> None:
         """Log retry topics that were deleted, and how many records were lost with them."""
         while self._feeds.renewed:
             topic, seen = self._feeds.renewed.popitem()

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
 from laneway._core.commands import Inherit, Load
+from laneway._core.locate import HandlerStatus, Location, Spot, status_of
 from laneway._engines.spark.plan import Position, TaskReport
 from laneway._engines.spark.span import Span, SpanSource
-from laneway._engines.spark.task_look import TaskLook
 from laneway._engines.spark.worker import worker_of
 from laneway._runtime.assignment import FixedAssignment, NothingToRecover, PlannedDue
 from laneway._runtime.flow import Flow
 from laneway._runtime.former_copies import Portion, recover_copies
+from laneway._runtime.health.loop_health import located
 from laneway._runtime.partition import Partition, Partitions
 from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.worker_loop import WorkerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from laneway._engines.spark.plan import TaskSpec
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._engines.spark.worker import Worker
+    from laneway._kafka import Place
     from laneway._runtime.handler_worker import HandlerWorker
     from laneway.observe import Tally
 
-__all__ = ["run_task"]
+__all__ = ["TaskHealth", "run_task"]
 
 _LOOK = 0.02  # seconds between checks of the orders while handlers end
 
@@ -113,9 +116,9 @@ class TaskRun:
             monitor=PlannedDue({place: self._parts[place].stop for place in beside}),
         )
 
-    def look_at(self, handler: HandlerWorker) -> TaskLook:
+    def look_at(self, handler: HandlerWorker) -> TaskHealth:
         """The status of one handler, for the driver."""
-        return TaskLook(handler, [part for part in self._partitions.values() if handler in part.workers])
+        return TaskHealth(handler, [part for part in self._partitions.values() if handler in part.workers])
 
     def recover(self, *, is_repeated: bool) -> None:
         """Load what is finished, what waits on retry topics, and what a killed run has copied into the handlers."""
@@ -199,3 +202,43 @@ class TaskRun:
                 for handler in running:
                     handler.finish(is_last=is_last)
             running[0].wait(_LOOK)
+
+
+_PATIENCE = 0.3  # seconds that the lanes may take to answer; an event loop that does not is blocked
+_TIMEOUT = 30.0  # seconds that a message may take, as far as it is known here
+
+Found = tuple[HandlerStatus, list[tuple[str, int, int, int]], list[tuple[Spot, Location]]]
+
+
+class TaskHealth:
+    """Inspects a handler of a task from another thread.
+
+    A record's location is looked up only when the lowest unfinished offset of its partition has not changed since the
+    last look.
+    """
+
+    def __init__(self, handler: HandlerWorker, partitions: Sequence[Partition]) -> None:
+        self._handler = handler
+        self._partitions = partitions
+        self._lows: dict[Place, int] = {}
+
+    def look(self) -> Found | None:
+        """The status now; None when it changed during the look."""
+        try:
+            standing = [self._standing(partition) for partition in self._partitions]
+            stuck = [
+                (topic, number, low)
+                for topic, number, low, delivered in standing
+                if low < delivered and self._lows.get((topic, number)) == low
+            ]
+            self._lows = {(topic, number): low for topic, number, low, _ in standing}
+            locations = located(self._handler, stuck, _PATIENCE)[0] if stuck else {}
+            status = status_of(self._handler.processor, time.monotonic(), _TIMEOUT)
+        except RuntimeError:
+            return None
+        return status, standing, list(locations.items())
+
+    def _standing(self, partition: Partition) -> tuple[str, int, int, int]:
+        # What was delivered comes last: a record that comes meanwhile lies before it, and so counts as under way.
+        end, unfinished = partition.progress_of(self._handler)
+        return *partition.place, unfinished[0] if unfinished else end, partition.delivered

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway._declare.health import lasting
 from laneway._declare.interceptors import name_of
-from laneway._runtime.clients import new_loop
+from laneway._runtime.host import new_loop
 from laneway.errors import SettingsError, text_of
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from laneway._runtime.health.progress import Progress
     from laneway._runtime.health.snapshot import MemberStatus, Snapshot
 
-__all__ = ["found_at"]
+__all__ = ["findings_of"]
 
 _SHOWN = 10  # stalled partitions that are findings of their own
 
 
-def found_at(progress: Progress, seen: Snapshot, *, stalled_after: float, minimum_brokers: int) -> Iterator[Finding]:
+def findings_of(progress: Progress, seen: Snapshot, *, stalled_after: float, minimum_brokers: int) -> Iterator[Finding]:
     """The findings about one cluster.
 
     Args:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.health import Health, Level, Reason, Stall, moment
-from laneway._runtime.health.findings import found_at
+from laneway._runtime.health.findings import findings_of
 from laneway._runtime.health.progress import Progress
 from laneway._runtime.health.snapshot import Finding
 from laneway._runtime.lifecycle import State
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laneway._runtime.health.check import HealthCheck
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.lifecycle import Lifecycle
     from laneway._runtime.status_file import StatusFile
 
@@ -82,7 +82,7 @@ class HealthMonitor:
         self._thread = threading.Thread(target=self._repeat, args=(self._is_over,), name="laneway-health", daemon=True)
         self._thread.start()
 
-    def attend(self, watched: Sequence[Watched], check: HealthCheck | None) -> None:
+    def watch(self, watched: Sequence[HealthSource], check: HealthCheck | None) -> None:
         """Set the health sources and the health check."""
         with self._lock:
             self._check = check
@@ -148,7 +148,7 @@ class HealthMonitor:
         if state in _AT_WORK:
             for progress in self._watched:
                 seen = progress.look(is_paused=self._is_paused)
-                yield from found_at(
+                yield from findings_of(
                     progress, seen, stalled_after=self._stalled_after, minimum_brokers=self._minimum_brokers
                 )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laneway._kafka import Place
-    from laneway._runtime.health.snapshot import PartitionStatus, Snapshot, Watched
+    from laneway._runtime.health.snapshot import HealthSource, PartitionStatus, Snapshot
 
 __all__ = ["Progress"]
 
@@ -46,7 +46,7 @@ class Progress:
         watched: the health source.
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: HealthSource) -> None:
         self.watched = watched
         self._marks: dict[Place, _Mark] = {}
         self._lock = threading.Lock()

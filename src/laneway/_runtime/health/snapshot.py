@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from laneway._core.locate import HandlerStatus, Location, Spot
     from laneway._kafka import Place
 
-__all__ = ["Finding", "Located", "MemberStatus", "PartitionStatus", "Snapshot", "Watched"]
+__all__ = ["Finding", "HealthSource", "Located", "MemberStatus", "PartitionStatus", "Snapshot"]
 
 
 class Finding(NamedTuple):
@@ -87,7 +87,7 @@ class Located(NamedTuple):
     location: Location
 
 
-class Watched(Protocol):
+class HealthSource(Protocol):
     """A health source: one cluster's part of an engine. Any thread may call it."""
 
     def refresh(self) -> None:

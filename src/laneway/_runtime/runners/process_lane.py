@@ -149,7 +149,7 @@ class ProcessLane:
         return None if self._is_killed else report
 
     def _batch(self, turn: Turn) -> TurnReport | None:
-        """Until the turn is over, each child learns which calls it need not make, and their outcomes."""
+        """StopRequests the turn is over, each child learns which calls it need not make, and their outcomes."""
         known: Known = {}
         work, sent, in_vain = _work_of(turn), time.monotonic(), 0
         while self.ready():

@@ -25,7 +25,7 @@ def watching(seen, state=State.CONSUMING):
     life = Lifecycle()
     life.enter(state)
     monitor = HealthMonitor(life)
-    monitor.attend([seen], None)
+    monitor.watch([seen], None)
     return monitor, life
 
 
@@ -126,7 +126,7 @@ def test_what_brokers_say_is_passed_on():
 
     seen.brokers = BrokerView(brokers=2)
     monitor.begin(None, minimum_brokers=3)
-    monitor.attend([seen], None)
+    monitor.watch([seen], None)
     try:
         assert seen.counts
         assert only(monitor).code == "few-brokers"

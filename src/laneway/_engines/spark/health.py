@@ -1,4 +1,4 @@
-"""WatchedQueries: what health is judged by on Spark, from what tasks and planners say and what the brokers answer."""
+"""QueriesHealth: what health is judged by on Spark, from what tasks and planners say and what the brokers answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from laneway._kafka import Place
     from laneway._runtime.partition import Partition
 
-__all__ = ["WatchedQueries"]
+__all__ = ["QueriesHealth"]
 
 _SILENT = 10.0  # seconds; a task sends its status once a second
 _PATIENCE = 0.5  # seconds for tasks to answer; the previous status is about a second old
@@ -32,7 +32,7 @@ _NOT_READ = "the running micro-batch does not read them, and the next one starts
 _NO_BATCH = "no micro-batch is running"
 
 
-class WatchedQueries:
+class QueriesHealth:
     """The health source of an app's queries on one Kafka cluster.
 
     Args:
@@ -58,7 +58,7 @@ class WatchedQueries:
         )  # fmt: skip
 
     @classmethod
-    def of(cls, queries: Sequence[tuple[QuerySpec, Channel]], control: ControlServer) -> list[WatchedQueries]:
+    def of(cls, queries: Sequence[tuple[QuerySpec, Channel]], control: ControlServer) -> list[QueriesHealth]:
         """One for each cluster."""
         by_cluster: dict[str, list[tuple[QuerySpec, Channel]]] = {}
         for query in queries:

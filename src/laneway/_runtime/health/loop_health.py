@@ -1,4 +1,4 @@
-"""WatchedLoop: what health is judged by, of a loop that reads and the handlers in this process."""
+"""LoopHealth: what health is judged by, of a loop that reads and the handlers in this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from laneway._runtime.partition import Partition
     from laneway._runtime.worker_loop import WorkerLoop
 
-__all__ = ["Locatable", "WatchedLoop", "located"]
+__all__ = ["Locatable", "LoopHealth", "located"]
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Locatable(Protocol):
         """Call a function on the processor while it does not change; and whether that was so."""
 
 
-class WatchedLoop:
+class LoopHealth:
     """The health source of a loop and its handlers.
 
     Args:

@@ -1,17 +1,18 @@
-"""Crew: everything that runs an app's handlers on one cluster, put together."""
+"""ClusterRuntime: runs an app's handlers on one Kafka cluster, in this process."""
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
-from laneway._engines.direct.member import Member
 from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
-from laneway._runtime.clients import reading_options
-from laneway._runtime.configure import producers_elsewhere
+from laneway._runtime.configure import producers_elsewhere, reading_options
 from laneway._runtime.feeds import Feeds
 from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
+from laneway._runtime.health.loop_health import LoopHealth
+from laneway._runtime.health.snapshot import MemberStatus
 from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.partition import Partitions
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway._kafka import Place
     from laneway._runtime.commits import CommitStrategy
-    from laneway._runtime.driver import Until
+    from laneway._runtime.driver import StopRequests
     from laneway._runtime.handler_worker import Hooks
+    from laneway._runtime.health.snapshot import Snapshot
     from laneway._runtime.host import AppHost
     from laneway.observe import Listener
     from laneway.settings import ClusterSettings, Settings
 
-__all__ = ["Crew"]
+__all__ = ["ClusterHealth", "ClusterRuntime"]
 
 _LOOK = 0.02  # seconds between checks whether the member has left
 _LEAVE = 15.0  # seconds that the last commit and leaving the group may take
@@ -51,7 +53,7 @@ _LEASE = 2 / 3  # of session_timeout: the last heartbeat may be a third of it ol
 _BUDGET = 0.2  # of max_poll_interval: time to revoke partitions, before the group removes the member
 
 
-class Crew:
+class ClusterRuntime:
     """Runs an app's handlers on one cluster: a group consumer, the handlers, and the readers of their retry topics.
 
     Args:
@@ -88,10 +90,10 @@ class Crew:
         elsewhere = producers_elsewhere(routes, settings)
         self._sender = sender_of(cluster.producer_options(), elsewhere)
         lease = Lease(cluster.consumer.session_timeout.total_seconds() * _LEASE)
-        self.stations: list[HandlerWorker] = []
-        stations: dict[str, list[HandlerWorker]] = {}
+        self.workers: list[HandlerWorker] = []
+        workers: dict[str, list[HandlerWorker]] = {}
         for route in routes:
-            station = HandlerWorker(
+            worker = HandlerWorker(
                 route,
                 app,
                 lanes=route.processes or max(1, route.lanes),
@@ -101,9 +103,9 @@ class Crew:
                 hooks=hooks,
                 lease=lease,
             )
-            self.stations.append(station)
-            for topic in station.topics:
-                stations.setdefault(topic, []).append(station)
+            self.workers.append(worker)
+            for topic in worker.topics:
+                workers.setdefault(topic, []).append(worker)
         self._may_create = settings.create_topics
         # An error run reads the error topic itself.
         errors = {route.error_topic_of(app): route.topic.name for route in routes if route.rerun is None}
@@ -134,14 +136,14 @@ class Crew:
             may_create=settings.create_topics,
             where=",".join(cluster.brokers),
         )
-        for station in self.stations:
-            station.processor.outbox.diagnose = self.monitor.trouble
+        for worker in self.workers:
+            worker.processor.outbox.diagnose = self.monitor.trouble
         options = reading_options(cluster, routes, sum(partitions.values()))
-        flow = Flow(owned, stations, plan.live)
-        recovery = Recovery(app, self.stations, admin=self.admin, options=options)
+        flow = Flow(owned, workers, plan.live)
+        recovery = Recovery(app, self.workers, admin=self.admin, options=options)
         consumer = GroupConsumer(options, app, cluster.client_options())
         logs = Logs(
-            plan, source=consumer, workers=stations, partitions=owned, monitor=self.monitor, admin=self.admin,
+            plan, source=consumer, workers=workers, partitions=owned, monitor=self.monitor, admin=self.admin,
             notes=listener,
         )  # fmt: skip
         logs.learn()
@@ -149,7 +151,7 @@ class Crew:
             plan,
             source=consumer,
             commits=self._commits_of(consumer),
-            workers=stations,
+            workers=workers,
             partitions=owned,
             flow=flow,
             recovery=recovery,
@@ -164,11 +166,11 @@ class Crew:
             rebalance=rebalance,
             flow=flow,
             recovery=recovery,
-            workers=stations,
+            workers=workers,
             retry_source=RetrySource(plan.beside, owned, options, skip_lost=plan.skip_lost),
             monitor=self.monitor,
         )
-        self.member = Member(self.worker_loop)
+        self.thread = LoopThread(self.worker_loop)
 
     @property
     def owned(self) -> list[Place]:
@@ -177,35 +179,35 @@ class Crew:
 
     @property
     def is_finished(self) -> bool:
-        return all(station.is_over for station in self.stations)
+        return all(worker.is_over for worker in self.workers)
 
     @property
     def is_idle(self) -> bool:
         """Whether no handler holds a record."""
-        return all(station.is_idle for station in self.stations)
+        return all(worker.is_idle for worker in self.workers)
 
     @property
     def is_quiet(self) -> bool:
         """Whether reading is paused, no call runs and none can begin."""
-        return self.worker_loop.status().is_holding and all(station.is_quiet for station in self.stations)
+        return self.worker_loop.status().is_holding and all(worker.is_quiet for worker in self.workers)
 
     def _commits_of(self, consumer: GroupConsumer) -> CommitStrategy:
         """How offsets are committed; a subclass may commit in another way."""
         return consumer
 
     def start(self) -> None:
-        for station in self.stations:
-            station.start()
+        for worker in self.workers:
+            worker.start()
         self.monitor.start()
-        self.member.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """Stop reading, and finish the records in flight."""
         self.worker_loop.request(Request.STOP)
-        for station in self.stations:
-            station.finish()
+        for worker in self.workers:
+            worker.finish()
 
-    def end(self, until: Until) -> bool:
+    def end(self, until: StopRequests) -> bool:
         """Commit and leave the group; False when not everything was committed in time.
 
         A member that ends without leaving keeps its partitions until its session times out, and during a rebalance a
@@ -214,13 +216,13 @@ class Crew:
         Args:
             until: when it is forced, this waits for the commit only.
         """
-        for station in self.stations:
-            if not station.is_over:
-                station.abandon()
-        self.member.leave()
+        for worker in self.workers:
+            if not worker.is_over:
+                worker.abandon()
+        self.thread.leave()
         began, is_noted = time.monotonic(), False
-        while not self.member.is_over:
-            is_committed, waited = self.member.is_committed, time.monotonic() - began
+        while not self.thread.is_over:
+            is_committed, waited = self.thread.is_committed, time.monotonic() - began
             if waited > (self._session if is_committed else _LEAVE) or (is_committed and until.is_forced):
                 break
             if is_committed and waited > _REBALANCE and not is_noted:
@@ -229,14 +231,14 @@ class Crew:
             time.sleep(_LOOK)
         self.monitor.end()
         self._sender.flush(1.0)
-        return self.member.is_committed
+        return self.thread.is_committed
 
     def news(self) -> dict[str, Tally]:
         """The tallies since the last call, each with its source topic."""
         found: dict[str, Tally] = {}
-        for station in self.stations:
-            news = station.news()
-            total = found.setdefault(station.spec.source or station.spec.topic.name, Tally())
+        for worker in self.workers:
+            news = worker.news()
+            total = found.setdefault(worker.spec.source or worker.spec.topic.name, Tally())
             busy = total.lanes_busy + news.lanes_busy  # concurrent, so they add up
             total.add(news)
             total.lanes_busy = busy
@@ -259,10 +261,10 @@ class Crew:
 
     def raise_if_failed(self) -> None:
         """Raise the error that ended the consumer or a handler."""
-        self.member.raise_if_failed()
-        for station in self.stations:
-            if station.error is not None:
-                raise station.error
+        self.thread.raise_if_failed()
+        for worker in self.workers:
+            if worker.error is not None:
+                raise worker.error
 
 
 def _starts(routes: list[HandlerSpec], settings: Settings) -> dict[str, str]:
@@ -270,3 +272,73 @@ def _starts(routes: list[HandlerSpec], settings: Settings) -> dict[str, str]:
         route.topic.name: settings.handlers[route.name].start for route in routes if route.name in settings.handlers
     }
     return {topic: start for topic, start in found.items() if start is not None}
+
+
+class LoopThread:
+    """Runs a `WorkerLoop` on its own thread until it is asked to leave the group."""
+
+    def __init__(self, loop: WorkerLoop) -> None:
+        self._loop = loop
+        self._thread = threading.Thread(target=self._work, name="laneway-member", daemon=True)
+        self._error: BaseException | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether everything finished was committed at the end. Any thread may ask."""
+        return self._loop.status().is_committed or self._thread.ident is None  # never started: nothing to commit
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Commit, leave the group and end the thread, without waiting for that. Any thread may call it."""
+        self._loop.request(Request.LEAVE)
+
+    def raise_if_failed(self) -> None:
+        """Raise the error that ended the thread."""
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        try:
+            try:
+                self._loop.run(lambda: self._loop.is_leaving)
+                self._loop.drain()
+            finally:
+                self._loop.close()
+        except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
+            self._error = error
+
+
+_SILENT = 1 / 3  # of max_poll_interval: a member that has not polled for as long is reported
+
+
+class ClusterHealth(LoopHealth):
+    """The health source of a cluster_runtime: its loop, its handlers and its group membership."""
+
+    def __init__(self, cluster_runtime: ClusterRuntime) -> None:
+        super().__init__(
+            cluster_runtime.worker_loop,
+            cluster_runtime.workers,
+            cluster_runtime.monitor,
+            sources=cluster_runtime.sources,
+            where=",".join(cluster_runtime.cluster.brokers),
+            timeout=cluster_runtime.cluster.producer.timeout.total_seconds(),
+        )
+        self._runtime = cluster_runtime
+
+    def look(self) -> Snapshot:
+        status, consumer = self._runtime.worker_loop.status(), self._runtime.cluster.consumer
+        member = MemberStatus(
+            status.has_joined,
+            self._runtime.thread.is_over,
+            time.monotonic() - status.polled,
+            consumer.max_poll_interval.total_seconds() * _SILENT,
+            consumer.session_timeout,
+        )
+        return super().look()._replace(member=member)
