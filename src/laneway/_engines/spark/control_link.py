@@ -229,7 +229,9 @@ class ControlLink:
                     writer.write(frame(message))
             await writer.drain()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), max(0.0, due - time.monotonic()))
+                # Not wait_for: in Python 3.11 it may ignore a cancellation, and the link would never reconnect.
+                async with asyncio.timeout(max(0.0, due - time.monotonic())):
+                    await self._wake.wait()
 
     async def _report(self, writer: asyncio.StreamWriter) -> None:
         """Send the status of the tasks, once a second and on request.
@@ -238,7 +240,8 @@ class ControlLink:
         """
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), _LOOK)
+                async with asyncio.timeout(_LOOK):
+                    await self._asked.wait()
             self._asked.clear()
             for (channel, task), (attempt, look) in tuple(self._looks.items()):
                 found = await asyncio.to_thread(look.look)
