@@ -215,19 +215,9 @@ class App(Extensions):
         with one group after the other. Each group has its own outcome. Records of one key may be in several groups:
         they run in the order of the groups, but after a failure later ones of the key wait for its outcome.
 
-        Args:
-            topic: the topic to read.
-            kind: `GroupedBy` or another object with a method ``split(records)``; see `Grouping`. If it loses, repeats
-                or invents a record, all collected records fail.
-            size: maximum records collected at once.
-            within: how long a record may wait for the others, as for `batch_handler`.
-            lanes: how many collections per partition may be handled at the same time.
-            retry: what to do when the function raises; the group is retried or parked.
-            timeout: time limit of one call, as for `handler`.
-            breaker: circuit breaker, as for `handler`.
-            buffer: limits of what may wait in memory.
-            bisect: find the records that make a group fail, as for `batch_handler`.
-            processes: run the function in this many processes, as for `handler`.
+        *kind* is a `GroupedBy`, or another object with a method ``split(records)``; see `Grouping`. If it loses,
+        repeats or invents a record, all collected records fail. The other options are those of `batch_handler`: *size*,
+        *within* and *lanes* apply to what is collected, retries and *bisect* to each group.
         """
         return self._declare(
             topic=topic,
@@ -260,17 +250,8 @@ class App(Extensions):
         Older records of a key are superseded: they never reach the function, and are finished when the newest one is. A
         tombstone may be the newest. Records without a key supersede nothing.
 
-        Args:
-            topic: the topic to read.
-            size: maximum records collected for a call; the function gets one per key.
-            within: how long a record may wait for the others, as for `batch_handler`.
-            lanes: how many calls per partition may run at the same time.
-            retry: what to do when the function raises; a newer record supersedes the failed one.
-            timeout: time limit of one call, as for `handler`.
-            breaker: circuit breaker, as for `handler`.
-            buffer: limits of what may wait in memory.
-            bisect: find the records that make a call fail, as for `batch_handler`.
-            processes: run the function in this many processes, as for `handler`.
+        The options are those of `batch_handler`; *size* counts the collected records, of which the function gets one
+        per key. A newer record supersedes one that failed and waits for its retry.
         """
         return self._declare(
             topic=topic,

@@ -63,12 +63,7 @@ class Cron:
         return cls(" ".join(parts), rule)
 
     def next_after(self, moment: datetime, zone: tzinfo | None = None) -> datetime:
-        """The first due time after *moment*, in UTC.
-
-        Args:
-            moment: an aware datetime.
-            zone: the time zone of the schedule; the machine's by default.
-        """
+        """The first due time after *moment*, in UTC."""
         # While a time comes for the second time, the first results are those of the first time.
         for due in CronSim(self.rule, moment.astimezone(zone or _MachineZone())):
             if (found := due.astimezone(UTC)) > moment:

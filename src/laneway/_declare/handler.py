@@ -48,6 +48,13 @@ OrderBy = Callable[[Any], Any]
 """Replaces the Kafka key for ordering: a function of the record; None means no order."""
 
 
+ERROR_PATTERN = "{topic}.{app}.error"
+"""One per source topic and app, so that apps never read each other's failures."""
+RETRY_PATTERN = "{topic}.{app}.retry.{step}"
+"""One per source topic, app and step."""
+_FIELDS = ("topic", "app", "handler", "step")
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """How much may wait in memory per task or process before it stops reading.
@@ -298,13 +305,6 @@ def check_together(app: str, routes: Iterable[HandlerSpec]) -> None:
                     'get the other\'s; separate them with App(…, retry_topic="{topic}.{app}.{handler}.retry.{step}")'
                 )
             owners[place] = route.name
-
-
-ERROR_PATTERN = "{topic}.{app}.error"
-"""One per source topic and app, so that apps never read each other's failures."""
-RETRY_PATTERN = "{topic}.{app}.retry.{step}"
-"""One per source topic, app and step."""
-_FIELDS = ("topic", "app", "handler", "step")
 
 
 def topic_name(pattern: str, *, topic: str, app: str, handler: str = "", step: int = 0) -> str:

@@ -24,15 +24,7 @@ def is_of_style(name: str, style: Style) -> bool:
 
 
 def styled(style: Style, place: tuple[str, int, int, int], failure: Failure, *, app: str, handler: str) -> Headers:
-    """The headers of a style. Numbers are binary for Spring, text for Kafka Connect.
-
-    Args:
-        style: the system.
-        place: topic, partition, offset and timestamp of the record.
-        failure: why it was parked.
-        app: the app's name, which is the consumer group.
-        handler: the handler's name.
-    """
+    """The headers of a style. Numbers are binary for Spring, text for Kafka Connect."""
     topic, partition, offset, timestamp = place
     if style == "spring":
         return [

@@ -55,10 +55,6 @@ class Interception:
     def resolved(self, kinds: Mapping[str, str], app: str) -> dict[str, Interceptors]:
         """The interceptors of each handler, those for all handlers first.
 
-        Args:
-            kinds: names of the handlers to their kinds.
-            app: the app's name.
-
         Raises:
             DeclarationError: one cannot work with its handler.
         """

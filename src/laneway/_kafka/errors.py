@@ -50,12 +50,7 @@ class FencedError(AdminError):
 
 
 def as_admin_error(error: KafkaException, trouble: str = "") -> AdminError:
-    """The error of a failed request: permanent, or worth a retry.
-
-    Args:
-        error: what it raised.
-        trouble: connection errors that the client reported meanwhile.
-    """
+    """The error of a failed request: permanent, or worth a retry."""
     if is_auth_error(error):
         return AdminError(text_of(error))
     inner = error.args[0] if error.args else None
@@ -64,12 +59,7 @@ def as_admin_error(error: KafkaException, trouble: str = "") -> AdminError:
 
 
 def as_refusal(what: str, error: KafkaException) -> AdminError:
-    """The error of a failed topic change: the broker was lost meanwhile, or refused.
-
-    Args:
-        what: the change, such as "create topic orders".
-        error: what the request raised.
-    """
+    """The error of a failed topic change: the broker was lost meanwhile, or refused."""
     inner = error.args[0] if error.args else None
     is_passing = isinstance(inner, KafkaError) and inner.code() in _PASSING
     return (BrokerUnavailableError if is_passing else AdminError)(f"cannot {what}: {text_of(error)}")

@@ -26,6 +26,14 @@ OffsetAndMetadata = tuple[int, str]
 """An offset and the metadata that were committed with it."""
 
 
+_COORDINATOR_MOVES = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+_EXPIRES = 10_000  # milliseconds after which brokers abort an open transaction
+
+
 def known_to(consumer: Consumer, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
     """Committed offsets of a consumer's group; partitions without a commit are left out.
 
@@ -89,13 +97,6 @@ class GroupOffsets:
         self._consumer.close()
 
 
-_COORDINATOR_MOVES = {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """One consumer of a group."""
@@ -148,9 +149,6 @@ def describe(client: AdminClient, name: str, timeout: float) -> Group:
             for member in found.members
         ]
         return Group(name, found.state.name.lower().replace("_", " "), tuple(members))
-
-
-_EXPIRES = 10_000  # milliseconds after which brokers abort an open transaction
 
 
 def commit_apart(

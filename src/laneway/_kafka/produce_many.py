@@ -24,14 +24,7 @@ def produce_many(
     *,
     rate: int | None = None,
 ) -> int:
-    """Produce (key, value) pairs and wait until all are acknowledged; returns how many.
-
-    Args:
-        options: librdkafka options.
-        topic: the target.
-        records: key and value of each.
-        rate: records per second; None for no limit.
-    """
+    """Produce (key, value) pairs and wait until all are acknowledged; returns how many."""
     bulk = {"linger.ms": 5 if rate else 20, "partitioner": "murmur2_random", "queue.buffering.max.messages": 1_000_000}
     producer = Producer({**quiet(options), **bulk})
     began, count = time.monotonic(), 0

@@ -24,13 +24,7 @@ _LEAKS = _version.startswith("2.16.")  # confluent-kafka keeps a reference to ea
 
 
 class TopicIds:
-    """Sends a request and has the answer later, so that the reading thread need not wait.
-
-    Args:
-        client: sends the request; it must live until the answer arrives.
-        topics: their names.
-        timeout: seconds to wait for the answer.
-    """
+    """Sends a request and has the answer later, so that the reading thread need not wait."""
 
     def __init__(self, client: AdminClient, topics: Iterable[str], timeout: float) -> None:
         names = list(topics)

@@ -10,11 +10,7 @@ MISSING = "there is no such topic"
 
 
 def trouble_of(state: Any) -> str:
-    """A sentence; empty when nothing is wrong.
-
-    Args:
-        state: the topic's metadata, or None.
-    """
+    """A sentence; empty when nothing is wrong."""
     if state is None or (state.error is None and not state.partitions):
         return MISSING
     if state.error is not None:

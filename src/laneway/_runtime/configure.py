@@ -167,10 +167,6 @@ def warn_unused_topics(app: App, settings: Settings) -> None:
     """Warn of names under ``topics`` that the code does not use.
 
     The topics of returned messages are known only at run time, so every `Topic` created so far counts as used.
-
-    Args:
-        app: as declared.
-        settings: the configuration.
     """
     known = {route.topic.name for route in app.routes} | declared_topics()
     for name in settings.topics:
@@ -239,12 +235,6 @@ def reading_options(
     """Options of a consumer that reads for handlers.
 
     librdkafka limits its prefetch per partition; the buffer of a handler is for all partitions of one client.
-
-    Args:
-        cluster: the cluster.
-        routes: the handlers.
-        partitions: the number of partitions.
-        readers: the number of clients that share them.
     """
     share = max(1, -(-partitions // readers))
     records = max(route.buffer.records for route in routes)

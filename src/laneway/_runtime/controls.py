@@ -22,11 +22,7 @@ __all__ = ["EngineControls", "Pausable", "PauseControl"]
 
 
 class EngineControls:
-    """Stop, pause, start and health of an engine.
-
-    Args:
-        listener: receives its states.
-    """
+    """Stop, pause, start and health of an engine."""
 
     def __init__(self, listener: Listener) -> None:
         self.life = Lifecycle(listener)
@@ -141,9 +137,6 @@ class PauseControl:
 
     Any thread may call `apply`; the engine's thread calls it all the time. It has no lock, because a listener of a
     state may pause the engine again. If two threads interfere, the next call on the engine's thread corrects it.
-
-    Args:
-        life: the engine's state.
     """
 
     def __init__(self, life: Lifecycle) -> None:

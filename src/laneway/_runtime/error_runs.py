@@ -91,13 +91,8 @@ def error_plans(
 
     The ends are fixed here, so a record parked during the run waits for the next one.
 
-    Args:
-        app: with its settings applied.
-        settings: the configuration.
-        topic: only this error topic.
-        refresh: also commit the offsets of topics without open records, before Kafka expires them: otherwise everything
-            ever parked would be run again.
-        is_stopping: asked often; once it returns True the plans are unused.
+    With *refresh* it also commits the offsets of topics without open records, before Kafka expires them: otherwise
+    everything ever parked would be run again.
 
     Raises:
         BrokerUnavailableError: no broker answers.
@@ -158,15 +153,7 @@ def _end(
 def run_plans(
     source: ErrorDrivers, plans: Sequence[ErrorPlan], reporter: Reporter, until: StopRequests, settings: Settings
 ) -> bool:
-    """Run plans to their ends, or until interrupted; False when records in flight were not finished and committed.
-
-    Args:
-        source: makes the drivers.
-        plans: the plans.
-        reporter: counts the work.
-        until: the stop requests.
-        settings: the configuration.
-    """
+    """Run plans to their ends, or until interrupted; False when records in flight were not finished and committed."""
     is_good = True
     for driver in source.drivers(plans, reporter):
         is_good &= _run_to_end(driver, until, settings.drain.total_seconds())
@@ -199,15 +186,6 @@ class ErrorSchedule:
 
     The engine's thread calls `ask_to_stop`, `pause` and `end`. A failed run is logged; the next one continues where it
     stopped.
-
-    Args:
-        app: with its settings applied.
-        cron: the schedule.
-        settings: the configuration.
-        source: makes the drivers.
-        reporter: counts the work.
-        life: its detail shows the last failure.
-        runs: counts the runs.
     """
 
     def __init__(
@@ -319,8 +297,7 @@ class ErrorSchedule:
     def _run(self, *, refresh: bool) -> None:
         """Run once over the error topics, until interrupted.
 
-        Args:
-            refresh: also commit the offsets of topics without open records, so that Kafka does not expire them.
+        With *refresh* it also commits the offsets of topics without open records.
         """
         plans = error_plans(self._app, self._settings, refresh=refresh, is_stopping=self._stopping.is_set)
         if refresh:

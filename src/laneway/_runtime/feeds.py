@@ -39,11 +39,8 @@ _ASK = 0.1  # seconds between requests for due offsets
 class Feeds:
     """Asks for the ends and due offsets of a source and its retry topics, for the planner.
 
-    Args:
-        feeds: the source first.
-        admin: asks the brokers.
-        may_create: whether to create missing retry topics, and to add partitions when their source has more.
-        timeout: seconds to wait for an answer.
+    The source is the first feed. With *may_create* missing retry topics are created, and get as many partitions as
+    their source.
     """
 
     def __init__(self, feeds: tuple[Feed, ...], admin: Admin, *, may_create: bool = True, timeout: float = 5.0) -> None:
@@ -99,9 +96,6 @@ class Feeds:
         """Check the topics about once a second on a thread, while a batch runs.
 
         A copy waits for its retry topic, the batch for the copy, and the next check for the batch.
-
-        Args:
-            guard: checks the source, on the same thread.
         """
         self._guard = guard
         self._is_tended.set()
@@ -114,11 +108,7 @@ class Feeds:
         self._is_tended.clear()
 
     def ends(self, begin: dict[Place, int]) -> dict[Place, int]:
-        """The offset up to which each partition may be read: before the first record that is not due.
-
-        Args:
-            begin: the read positions; a partition read to its end is not requested.
-        """
+        """The offset up to which each partition may be read: before the first record that is not due."""
         self.look()
         ends = dict(self.logs)
         for feed in self._feeds:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Lifecycle", "State", "listen", "stop_signals"]
 
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 class State(Enum):
     """The states of an engine."""
 
@@ -41,11 +44,7 @@ class State(Enum):
 
 
 class Lifecycle:
-    """An engine's state. Any thread may ask or wait; the engine's thread changes it.
-
-    Args:
-        listener: receives each change at once, on the thread that made it.
-    """
+    """An engine's state. Any thread may ask or wait; the engine's thread changes it."""
 
     def __init__(self, listener: Listener | None = None) -> None:
         self._state = State.STOPPED
@@ -87,9 +86,7 @@ class Lifecycle:
     def note(self, detail: str, instead_of: str | None = None) -> None:
         """Set only the detail. Any thread may call it.
 
-        Args:
-            detail: the new detail.
-            instead_of: only if this is the present detail.
+        With *instead_of* only if that is the present detail.
         """
         with self._condition:
             state, before = self._state, self._detail
@@ -109,9 +106,6 @@ class Lifecycle:
     def _say(self, state: State, detail: str) -> None:
         if self._listener is not None:
             self._listener.event(StateChanged(state.value, detail))
-
-
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager

@@ -63,15 +63,8 @@ class BrokerMonitor:
     The ends of owned partitions take one small request to each of their leaders. All topics are requested only when
     that fails, or to count the brokers.
 
-    Args:
-        clients: has the admin client.
-        owned: the owned partitions, which may change at any time.
-        feeds: asks for due records, for each source.
-        sources: the topics that are read.
-        errors: error topic to the topic whose records it takes; a deleted one is created again. Retry topics are
-            created by `Feeds`, which also reports what is lost.
-        may_create: whether topics may be created.
-        where: the brokers, for messages.
+    A deleted error topic is created again, like its source; retry topics are created by `Feeds`, which also reports
+    what is lost.
     """
 
     def __init__(

@@ -33,10 +33,6 @@ def size_at_start(committed: Collection[OffsetAndMetadata], partitions: int) -> 
 
     Lower partitions without a commit start at the end of their logs. Higher ones were added later and start at their
     beginning, so that nothing written before their discovery is skipped.
-
-    Args:
-        committed: all commits of the group for the topic.
-        partitions: its present partition count.
     """
     sizes = [size for _, text in committed if (size := began_with(text)) is not None]
     if committed and not sizes:
@@ -45,13 +41,7 @@ def size_at_start(committed: Collection[OffsetAndMetadata], partitions: int) -> 
 
 
 def describe(topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> str:
-    """What happened to a topic, in one line.
-
-    Args:
-        topic: its name.
-        found: for each partition the committed or next offset, and the present end of its log.
-        is_recreated: whether its id differs; else only the offsets show it.
-    """
+    """What happened to a topic, in one line."""
     shown = sorted(found, key=lambda partition: (not found[partition][0], partition))[:_SHOWN]
     parts = [
         f"{topic}[{partition}] is at offset {offset}, its log ends at {end}"
@@ -64,12 +54,7 @@ def describe(topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: 
 
 
 def as_loss(text: str, start: str | None) -> DataLossError:
-    """The error that ends the run by default.
-
-    Args:
-        text: what happened to the topic.
-        start: the start policy of the group; Kafka deletes the offsets of a deleted topic.
-    """
+    """The error that ends the run by default."""
     also = " and start: earliest" if start == "latest" else ""
     return DataLossError(
         f"{text}. Unread records of the old topic are lost; nothing of the new one was committed. To read the new "

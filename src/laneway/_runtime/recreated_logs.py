@@ -32,15 +32,6 @@ class Logs:
 
     A recreated topic has the same name but another id. So ids are requested before each commit, and are part of its
     metadata. Only the loop's thread calls it.
-
-    Args:
-        plan: what is read.
-        source: reads as a member of the group.
-        workers: the handlers of each topic, retry topics included.
-        partitions: the owned partitions.
-        monitor: informed of recreated sources.
-        admin: asks the cluster.
-        notes: receives warnings.
     """
 
     def __init__(
@@ -254,12 +245,7 @@ class Logs:
         self._monitor.restart(topic)
 
     def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
-        """Stop reading a retry topic until it is known whether it was recreated.
-
-        Args:
-            topic: the topic.
-            seen: the old ends of its logs.
-        """
+        """Stop reading a retry topic until it is known whether it was recreated."""
         owned = self._partitions.of((topic,))
         waited = sum(max(0, seen[part.place] - part.position) for part in owned if part.place in seen)
         if waited or any(

@@ -41,11 +41,7 @@ class Reporter:
     Any thread may call `keep` and `batch`. Subscribers are user code, so events of the handlers' threads are kept until
     the engine's thread calls `flush`.
 
-    Args:
-        app: has the subscribers.
-        report: the report of the run.
-        total: the tally to add to: the report's own, or that of the error runs.
-        listener: receives the same events.
+    *total* is the tally to add to: the report's own, or that of the error runs.
     """
 
     def __init__(self, app: App, report: RunReport, total: Tally, listener: Listener | None) -> None:
@@ -69,8 +65,7 @@ class Reporter:
     def flush(self, *, is_new: bool = False) -> None:
         """Pass on the kept events.
 
-        Args:
-            is_new: whether a few events of each kind are kept again.
+        With *is_new* a few events of each kind are kept again.
         """
         if self._events:
             self.events([self._events.popleft() for _ in range(len(self._events))])
@@ -91,14 +86,7 @@ class Reporter:
             self._total.add(tally)
 
     def batch(self, topic: str, tally: Tally, events: Iterable[Event] = (), number: int | None = None) -> None:
-        """Add the work on a topic to the tally, and report it.
-
-        Args:
-            topic: the source topic.
-            tally: the counts.
-            events: the events to pass on.
-            number: the batch number; counted here by default.
-        """
+        """Add the work on a topic to the tally, and report it."""
         with self.lock:
             self._report.batches += 1
             self._number += 1

@@ -25,12 +25,7 @@ _numbers = count(1)  # one process may run several engines
 
 
 class StatusFile:
-    """One engine's status file, read by ``laneway why``. A folder that is not writable has no other effect.
-
-    Args:
-        app: the app's name.
-        folder: its folder; ``run`` in laneway's home by default.
-    """
+    """One engine's status file, read by ``laneway why``. A folder that is not writable has no other effect."""
 
     def __init__(self, app: str, folder: Path | None = None) -> None:
         self._folder = folder or _folder()

@@ -56,11 +56,7 @@ class OpenRange:
 
 
 class ErrorLog:
-    """Reads one error topic and keeps its group's offsets. One thread uses it; use it in a ``with`` block.
-
-    Args:
-        topic: which one.
-    """
+    """Reads one error topic and keeps its group's offsets. One thread uses it; use it in a ``with`` block."""
 
     def __init__(self, topic: ErrorTopic) -> None:
         self.topic = topic

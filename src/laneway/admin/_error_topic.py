@@ -55,10 +55,6 @@ class ErrorTopic:
 
         Always one of the app's own topics: a header only chooses among several. The partition stays the same, because
         another producer may partition keys differently, and a key in two partitions would run twice at the same time.
-
-        Args:
-            parked: the record.
-            partitions: how many partitions the sources have.
         """
         if parked.is_reference:
             return "the value was too large to be copied"
@@ -84,12 +80,7 @@ class ErrorTopic:
 
 
 def error_topics_of(app: App, cluster_of: Callable[[HandlerSpec], ClusterSettings]) -> list[ErrorTopic]:
-    """The error topics of a configured app, in the order of its handlers.
-
-    Args:
-        app: with its settings applied.
-        cluster_of: the cluster that a handler reads from; its error topic is there too.
-    """
+    """The error topics of a configured app, in the order of its handlers."""
     topics: list[ErrorTopic] = []
     for route in app.routes:
         name, cluster, source = route.error_topic_of(app.name), cluster_of(route), route.source or route.topic.name

@@ -71,13 +71,13 @@ class Filter:
 
         Args:
             now: durations count back from here.
-            error_type: as it is.
-            message: as it is.
+            error_type: the error's type, exactly or with ``*`` and ``?``.
+            message: part of the message.
             since: an ISO time (UTC by default), or a duration such as ``2h``, counted back from now.
             until: as *since*.
             key: text, or ``hex:`` and hexadecimal digits.
-            handler: as it is.
-            origin: as it is.
+            handler: the handler that failed.
+            origin: the topic it came from.
             places: each ``partition:offset``.
 
         Raises:

@@ -57,12 +57,7 @@ class Watcher:
 
 
 class Throttle:
-    """Makes the caller wait for its turn. Unused time does not allow a burst later.
-
-    Args:
-        rate: turns per second; None for no limit.
-        clock: the time.
-    """
+    """Makes the caller wait for its turn. Unused time does not allow a burst later."""
 
     def __init__(self, rate: float | None = None, clock: Clock | None = None) -> None:
         self._interval = 1 / rate if rate else 0.0
@@ -127,16 +122,7 @@ class _Entry:
 
 
 class Redrive:
-    """Executes a plan on one error topic. One thread uses it.
-
-    Args:
-        log: the error topic.
-        action: what to do with the chosen records.
-        sender: an idempotent producer that waits for all in-sync replicas.
-        pace: limits the rate of chosen records.
-        watcher: sees each chosen record that is started, and may stop the redrive.
-        clock: the time.
-    """
+    """Executes a plan on one error topic. One thread uses it."""
 
     def __init__(
         self,

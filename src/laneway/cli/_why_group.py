@@ -99,11 +99,7 @@ class Stand:
 
 
 class GroupLook:
-    """Looks once at a group's topics. Joins, commits and creates nothing.
-
-    Args:
-        subject: what to look at.
-    """
+    """Looks once at a group's topics. Joins, commits and creates nothing."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

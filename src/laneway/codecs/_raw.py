@@ -1,4 +1,4 @@
-"""Bytes as they are, and text."""
+"""Codecs of bytes and text."""
 
 from __future__ import annotations
 

@@ -53,18 +53,13 @@ _LEASE = 2 / 3  # of session_timeout: the last heartbeat may be a third of it ol
 _BUDGET = 0.2  # of max_poll_interval: time to revoke partitions, before the group removes the member
 
 
+_SILENT = 1 / 3  # of max_poll_interval: a member that has not polled for as long is reported
+
+
 class ClusterRuntime:
     """Runs an app's handlers on one cluster: a group consumer, the handlers, and the readers of their retry topics.
 
-    Args:
-        app: the app's name, which is the group.
-        routes: its handlers on this cluster.
-        cluster: the cluster.
-        settings: the configuration.
-        host: has the loop that async handlers run on.
-        listener: receives events and warnings, from any thread.
-        limits: the offset before which reading ends in each partition; None for no end.
-        hooks: setups and cleanups of the app, for child processes of handlers.
+    *limits* are the offsets before which reading ends in each partition; *hooks* run in child processes of handlers.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -213,8 +208,7 @@ class ClusterRuntime:
         A member that ends without leaving keeps its partitions until its session times out, and during a rebalance a
         member can leave only after it. So this waits up to one session.
 
-        Args:
-            until: when it is forced, this waits for the commit only.
+        Once *until* is forced, it waits for the commit only.
         """
         for worker in self.workers:
             if not worker.is_over:
@@ -313,9 +307,6 @@ class LoopThread:
                 self._loop.close()
         except BaseException as error:  # noqa: BLE001 - raised by the engine, on its own thread
             self._error = error
-
-
-_SILENT = 1 / 3  # of max_poll_interval: a member that has not polled for as long is reported
 
 
 class ClusterHealth(LoopHealth):

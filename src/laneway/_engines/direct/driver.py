@@ -28,13 +28,7 @@ _FIRST = 3.0  # seconds for the first records after joining the group
 
 
 class DirectDriver:
-    """Runs one cluster_runtime for each cluster.
-
-    Args:
-        clusters: read and handle the records.
-        reporter: counts their work.
-        is_once: whether the run is over when the records present at its start are finished.
-    """
+    """Runs one cluster_runtime for each cluster."""
 
     def __init__(self, clusters: Sequence[ClusterRuntime], reporter: Reporter, *, is_once: bool = False) -> None:
         self.clusters = clusters
@@ -121,16 +115,7 @@ class DirectDriver:
 
 
 class ErrorRunDriver(DirectDriver):
-    """Runs a plan over an error topic. If several processes do so, their group assigns the partitions.
-
-    Args:
-        cluster_runtime: reads the topic.
-        reporter: counts its work.
-        limits: where the run ends in each partition.
-        topic: the error topic.
-        idle: how long to wait for a record; another process may own the partitions.
-        listener: receives a warning when that time has passed.
-    """
+    """Runs a plan over an error topic. If several processes do so, their group assigns the partitions."""
 
     def __init__(
         self,

@@ -49,14 +49,7 @@ class Cluster:
 class SparkDriver:
     """Runs queries concurrently.
 
-    Args:
-        cluster: the session.
-        streams: the specification of each query.
-        reporter: counts their work.
-        listener: receives warnings of batches.
-        folder: a new folder for these queries only.
-        is_once: whether the run is over when the records present at its start are finished.
-        is_beside: whether this is a run over error topics while the app's own queries run.
+    *is_beside* means a run over error topics while the app's own queries run.
     """
 
     def __init__(

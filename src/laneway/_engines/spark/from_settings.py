@@ -37,14 +37,7 @@ def streams_of(app: App, settings: Settings) -> list[QuerySpec]:
 
 
 def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: bytes) -> QuerySpec:
-    """The specification of one topic's query.
-
-    Args:
-        app: the app's name, which is the group.
-        routes: all handlers of the topic.
-        settings: the configuration.
-        payload: the pickled app.
-    """
+    """The specification of one topic's query."""
     topic = routes[0].topic.name
     name = cluster_of(routes[0], settings)
     cluster = settings.cluster(name)
@@ -77,13 +70,7 @@ def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: 
 
 
 def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
-    """Turn ``local`` and ``local[*]`` into a master with enough slots, each with its retries.
-
-    Args:
-        master: as configured.
-        streams: the app's own queries.
-        more: tasks of error runs, which need slots of their own.
-    """
+    """Turn ``local`` and ``local[*]`` into a master with enough slots, each with its retries."""
     if master not in ("local", "local[*]"):
         return master
     slots = sum(stream.tasks for stream in streams)

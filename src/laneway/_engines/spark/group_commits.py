@@ -44,10 +44,6 @@ class GroupCommits:
     """Makes the planner's commits: first and last positions, and idle partitions. The driver commits batches.
 
     Spark's source process calls it, one call at a time, when no batch runs.
-
-    Args:
-        group: the consumer group.
-        source: the topic whose id the commits carry.
     """
 
     def __init__(self, group: GroupOffsets, source: str) -> None:

@@ -33,12 +33,7 @@ _NO_BATCH = "no micro-batch is running"
 
 
 class QueriesHealth:
-    """The health source of an app's queries on one Kafka cluster.
-
-    Args:
-        queries: the specification and the channel of each query.
-        control: has the open breakers.
-    """
+    """The health source of an app's queries on one Kafka cluster."""
 
     def __init__(self, queries: Sequence[tuple[QuerySpec, Channel]], control: ControlServer) -> None:
         self._queries = queries

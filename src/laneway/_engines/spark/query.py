@@ -58,12 +58,7 @@ class Query:
     ) -> None:
         """Start the query.
 
-        Args:
-            spark: the session.
-            folder: a new folder of this machine for the numbers of its batches.
-            trigger: how often a batch may start.
-            once: end when the records present at the start are handled.
-            name: the data source to replace; Spark never removes one.
+        With *name* it replaces an earlier data source, because Spark never removes one.
         """
         self._folder = folder
         name = name or _new_name()

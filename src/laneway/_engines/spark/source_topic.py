@@ -29,10 +29,6 @@ class SourceTopic:
 
     With ``on_data_loss: continue`` the new topic is read from its start, otherwise the query ends. The topic of an
     error run is not checked.
-
-    Args:
-        stream: the query.
-        admin: asks the cluster; any thread may use it.
     """
 
     def __init__(self, stream: QuerySpec, admin: Admin) -> None:

@@ -25,12 +25,7 @@ _BESIDE = 0.002  # seconds between reads of retry topics when the source is read
 
 
 class Span:
-    """The time in which a task starts records: it ends by time, or when the driver orders a pause or a stop.
-
-    Args:
-        line: the connection to the driver.
-        seconds: its length.
-    """
+    """The time in which a task starts records: it ends by time, or when the driver orders a pause or a stop."""
 
     def __init__(self, line: ControlLine, seconds: float) -> None:
         self._line = line
@@ -42,7 +37,7 @@ class Span:
         """Whether no further record may be started."""
         if not self._is_over:
             orders = self._line.orders
-            # For good: what was dropped must not be overtaken by what would be read after a resume.
+            # Stays so: a record read after a resume must not overtake a dropped one.
             self._is_over = bool(orders.pause or orders.is_stopping) or time.monotonic() >= self._ends_at
         return self._is_over
 
@@ -58,11 +53,6 @@ class SpanSource:
     Offsets that all handlers have finished are skipped. For a fast handler little is read ahead: records that are still
     in the processor's cache take less time than those that waited in a full buffer. A single columnar handler gets
     tables made from the client's messages; an object for each row would take 1.6 times as long.
-
-    Args:
-        reader: a kept consumer.
-        stops: where reading ends in each partition.
-        handlers: the handlers to feed.
     """
 
     epoch = 0

@@ -36,6 +36,11 @@ __all__ = ["TaskHealth", "run_task"]
 _LOOK = 0.02  # seconds between checks of the orders while handlers end
 
 
+_PATIENCE = 0.3  # seconds for the lanes to answer; an event loop that does not is blocked
+_TIMEOUT = 30.0  # seconds for the delivery of a message
+Found = tuple[HandlerStatus, list[tuple[str, int, int, int]], list[tuple[Spot, Location]]]
+
+
 def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
     """Run a task until its ranges or its span end.
 
@@ -202,12 +207,6 @@ class TaskRun:
                 for handler in running:
                     handler.finish(is_last=is_last)
             running[0].wait(_LOOK)
-
-
-_PATIENCE = 0.3  # seconds that the lanes may take to answer; an event loop that does not is blocked
-_TIMEOUT = 30.0  # seconds that a message may take, as far as it is known here
-
-Found = tuple[HandlerStatus, list[tuple[str, int, int, int]], list[tuple[Spot, Location]]]
 
 
 class TaskHealth:

@@ -23,14 +23,7 @@ _SHOWN = 10  # stalled partitions that are findings of their own
 
 
 def findings_of(progress: Progress, seen: Snapshot, *, stalled_after: float, minimum_brokers: int) -> Iterator[Finding]:
-    """The findings about one cluster.
-
-    Args:
-        progress: of its partitions.
-        seen: the snapshot.
-        stalled_after: seconds without progress that make a partition stalled.
-        minimum_brokers: with fewer, a warning.
-    """
+    """The findings about one cluster."""
     where, brokers = seen.where, seen.brokers
     if brokers.code:
         yield Finding(Level.CRITICAL, brokers.code, where, brokers.words, time.monotonic() - brokers.since)

@@ -52,16 +52,7 @@ class Locatable(Protocol):
 
 
 class LoopHealth:
-    """The health source of a loop and its handlers.
-
-    Args:
-        loop: the worker loop.
-        workers: the handlers.
-        monitor: asks the brokers.
-        sources: the topics that are read.
-        where: the brokers, for messages.
-        timeout: seconds for the delivery of a message.
-    """
+    """The health source of a loop and its handlers."""
 
     def __init__(
         self,
@@ -119,13 +110,7 @@ class LoopHealth:
 
 
 def located(worker: Locatable, spots: list[Spot], patience: float) -> tuple[dict[Spot, Location], bool]:
-    """The locations of records in a handler, and whether nothing changed during the lookup.
-
-    Args:
-        worker: the handler.
-        spots: the records.
-        patience: seconds to wait for an answer.
-    """
+    """The locations of records in a handler, and whether nothing changed during the lookup."""
     try:
         found, is_sure = worker.look(
             lambda: locate(worker.processor, spots, time.monotonic(), worker.intake.table), patience

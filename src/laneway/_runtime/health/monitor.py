@@ -45,9 +45,6 @@ class HealthMonitor:
     """Judges the health of an engine once a second, on its own thread. Any thread may ask.
 
     It does not slow down processing, and reports only partitions that are read here now.
-
-    Args:
-        life: the engine's state.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -69,13 +66,7 @@ class HealthMonitor:
     def begin(
         self, status: StatusFile | None, *, stalled_after: timedelta = timedelta(seconds=30), minimum_brokers: int = 1
     ) -> None:
-        """Start the monitor.
-
-        Args:
-            status: the file to write the status to.
-            stalled_after: how long a partition may make no progress.
-            minimum_brokers: with fewer, a warning.
-        """
+        """Start the monitor."""
         self._stalled_after, self._minimum_brokers = stalled_after.total_seconds(), minimum_brokers
         self._is_over, self._status = threading.Event(), status
         self._noted, self._since = ("", 0.0), {}  # of this run only

@@ -41,9 +41,6 @@ class Progress:
     """Remembers the lowest unfinished offset of each partition, and finds the cause when it does not advance.
 
     The cause is looked up only for partitions without progress. Any thread may call it.
-
-    Args:
-        watched: the health source.
     """
 
     def __init__(self, watched: HealthSource) -> None:
@@ -54,8 +51,7 @@ class Progress:
     def look(self, *, is_paused: bool) -> Snapshot:
         """Take a snapshot and update the marks; partitions that are not read here any more are dropped.
 
-        Args:
-            is_paused: whether reading is paused, so that records in Kafka are no stall.
+        While reading is paused, records that are only in Kafka are no stall.
         """
         now, seen = time.monotonic(), self.watched.look()
         ends = seen.brokers.ends
@@ -73,12 +69,7 @@ class Progress:
         return {place: seconds for place, seconds in late.items() if seconds > _COMMITS}
 
     def stalls(self, seen: Snapshot, after: float) -> list[Stall]:
-        """Partitions with work but without progress for so many seconds, and the cause.
-
-        Args:
-            seen: the result of `look`.
-            after: how many seconds.
-        """
+        """Partitions with work but without progress for so many seconds, and the cause."""
         now, ends = time.monotonic(), seen.brokers.ends
         still = {place: mark for place, mark in self._marks.items() if now - mark.since >= after}
         found = self._begun(seen, {place: mark for place, mark in still.items() if mark.kind == "begun"}, now)

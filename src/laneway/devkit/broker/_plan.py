@@ -105,17 +105,7 @@ def make(
     ephemeral: bool,
     is_proxied: bool = False,
 ) -> ClusterPlan:
-    """Choose ports and folders; existing data keeps its cluster id.
-
-    Args:
-        name: the cluster's name.
-        directory: for configuration, logs and pid files.
-        data: for the topics.
-        nodes: 1 or 3.
-        port: of the first node, the others follow it; None chooses free ones.
-        ephemeral: whether the data is removed when the cluster stops.
-        is_proxied: whether each node has a second listener, for a proxy.
-    """
+    """Choose ports and folders; existing data keeps its cluster id."""
     if nodes not in NODE_COUNTS:
         raise BrokerError(f"A cluster of {nodes} nodes is not offered. Fix: give 1 or 3")
     ports = free_ports(nodes) if port is None else list(range(port, port + nodes))

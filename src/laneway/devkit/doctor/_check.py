@@ -12,14 +12,7 @@ Status = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The subject of a check, its status, and the fix.
-
-    Args:
-        name: the subject.
-        status: ``ok``; ``warning`` if laneway works, but worse; ``failed`` if a part of it will not work.
-        detail: the finding.
-        fix: the fix, or empty.
-    """
+    """The subject of a check, its status, and the fix."""
 
     name: str
     status: Status

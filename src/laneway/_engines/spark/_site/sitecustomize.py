@@ -1,7 +1,7 @@
 """Takes Spark's zip files off the path of the Python processes that Spark starts.
 
 Spark puts ``pyspark.zip`` before the installed package. A zip holds no byte-code, so each of the four processes that a
-query needs would compile pyspark anew: half a second each. The session puts this folder on PYTHONPATH of the JVM alone.
+query needs would compile pyspark again: half a second each. Only the PYTHONPATH of the JVM has this folder.
 """
 
 from __future__ import annotations
