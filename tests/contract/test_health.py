@@ -98,7 +98,7 @@ def test_a_blocked_call_is_named_here_and_from_another_process(here: Engines, tm
             [stall] = eventually(lambda: engine.why("2s"), timeout=LONG, why=lambda: str(engine.health()))
             assert (stall.code, stall.topic, stall.partition, stall.offset) == ("running", topic.name, 1, 0)
             assert (stall.handler, stall.key) == ("charge", b"k")
-            assert stall.words.startswith("handler 'charge' has been running for ")
+            assert stall.text.startswith("handler 'charge' has been running for ")
             assert [found.place for found in app.why()] == [stall.place]
 
             health = eventually(lambda: (found := engine.health()).has("stalled") and found, timeout=LONG)
@@ -140,11 +140,11 @@ def test_what_a_record_waits_for_is_named(here: Engines) -> None:
             lambda: (seen := {stall.code: stall for stall in engine.why()}).keys() >= {"next-try", "breaker"} and seen,
             timeout=LONG, why=lambda: f"{engine.why()} {engine.health()}",
         )  # fmt: skip
-        words = found["next-try"].words
+        words = found["next-try"].text
         assert "it waits for its retry, attempt 2, due in " in words
         assert words.endswith("after ConnectionError: the bank is closed")
-        assert "the breaker of handler 'ship' has been open for " in found["breaker"].words
-        assert "ConnectionError: no courier" in found["breaker"].words
+        assert "the breaker of handler 'ship' has been open for " in found["breaker"].text
+        assert "ConnectionError: no courier" in found["breaker"].text
         health = engine.health()
         assert health.has("breaker-open")
         assert health.level is Level.WARNING

@@ -47,7 +47,7 @@ class Seen:
             for place, at in self.low.items()
         }
         member = MemberStatus(self.has_joined, False, self.silent, 100.0, timedelta(seconds=45))
-        view = BrokerView(self.ends, self.brokers.brokers, self.brokers.code, self.brokers.words, self.brokers.since)
+        view = BrokerView(self.ends, self.brokers.brokers, self.brokers.code, self.brokers.text, self.brokers.since)
         return Snapshot(
             "broker:9092", view, partitions, [self.handler], self.delays, member, list(self.low), self.findings
         )

@@ -38,16 +38,16 @@ class Reason:
     level: Level
     code: str
     """Stable code, for programs; `docs/health.md` lists all."""
-    words: str
+    text: str
     """Text for users."""
     since: datetime
     """Since when, if known."""
 
     def __str__(self) -> str:
-        return f"{self.level}: {self.words} (since {self.since:%H:%M:%S} UTC)"
+        return f"{self.level}: {self.text} (since {self.since:%H:%M:%S} UTC)"
 
     def as_dict(self) -> dict[str, Any]:
-        return {"level": str(self.level), "code": self.code, "words": self.words, "since": self.since.isoformat()}
+        return {"level": str(self.level), "code": self.code, "text": self.text, "since": self.since.isoformat()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Health:
         return any(reason.code == code for reason in self.reasons)
 
     def __str__(self) -> str:
-        return "; ".join([str(self.level), *(reason.words for reason in self.reasons)])
+        return "; ".join([str(self.level), *(reason.text for reason in self.reasons)])
 
     def as_dict(self) -> dict[str, Any]:
         return {"level": str(self.level), "reasons": [reason.as_dict() for reason in self.reasons]}
@@ -96,7 +96,7 @@ class Stall:
     offset: int
     age: timedelta
     """How long nothing at or before this offset has made progress."""
-    words: str
+    text: str
     """The cause."""
     handler: str = ""
     key: bytes | None = None
@@ -111,7 +111,7 @@ class Stall:
 
     def __str__(self) -> str:
         key = f" (key {key_words(self.key)})" if self.has_key else ""
-        return f"{self.place}{key} has not moved for {lasting(self.age.total_seconds())}: {self.words}"
+        return f"{self.place}{key} has not moved for {lasting(self.age.total_seconds())}: {self.text}"
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -122,7 +122,7 @@ class Stall:
             "age_seconds": round(self.age.total_seconds(), 1),
             "handler": self.handler,
             "key": key_words(self.key) if self.has_key else None,
-            "words": self.words,
+            "text": self.text,
             "sentence": str(self),
         }
 

@@ -167,7 +167,7 @@ class PauseControl:
         if not on:
             self._life.move((State.PAUSING, State.PAUSED), State.CONSUMING)
             return
-        words = "" if self.is_requested or trouble is None else trouble
-        self._life.move((State.CONSUMING,), State.PAUSING, words)
+        text = "" if self.is_requested or trouble is None else trouble
+        self._life.move((State.CONSUMING,), State.PAUSING, text)
         if self._life.state is State.PAUSING and all(each.is_quiet for each in self._targets):
-            self._life.move((State.PAUSING,), State.PAUSED, words)
+            self._life.move((State.PAUSING,), State.PAUSED, text)

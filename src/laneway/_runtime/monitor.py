@@ -50,7 +50,7 @@ class BrokerView:
     """The number of brokers, when last counted."""
     code: str = ""
     """The code of a problem; empty when there is none."""
-    words: str = ""
+    text: str = ""
     since: float = 0.0
     """Since when the problem lasts, by the monotonic clock."""
     due: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
@@ -116,11 +116,11 @@ class BrokerMonitor:
         """The last known problem of a topic that copies wait for; it is checked again meanwhile."""
         now = time.monotonic()
         with self._lock:
-            seen, words = self._found.get(topic, (-_FORGET, ""))
+            seen, text = self._found.get(topic, (-_FORGET, ""))
             if topic not in self._topics and now - seen >= _AGAIN:
                 self._topics.append(topic)
                 self._begin()
-        return words if now - seen < _FORGET else ""
+        return text if now - seen < _FORGET else ""
 
     def look(self) -> None:
         """Ask once for the ends and the brokers; takes some seconds when no broker answers."""
@@ -212,7 +212,7 @@ class BrokerMonitor:
                 self._counted = now
         except AdminError as error:
             return self._diagnosed(view, error)
-        return replace(view, code="", words="")
+        return replace(view, code="", text="")
 
     def _diagnosed(self, view: BrokerView, error: AdminError) -> BrokerView:
         """Find the problem: no broker answers, a topic is missing, or a partition has no leader."""
@@ -220,33 +220,33 @@ class BrokerMonitor:
         try:
             topics = self._clients.admin.topics(TIMEOUT)
         except AdminError as absent:
-            return replace(view, code="brokers-unreachable", words=f"no answer from Kafka at {self._where}: {absent}")
+            return replace(view, code="brokers-unreachable", text=f"no answer from Kafka at {self._where}: {absent}")
         missing = [topic for topic in self._sources if not topics.get(topic)]
         self._misses += 1
         if self._misses < _GRACE:
             return view
         if missing:
-            return replace(view, code="topic-missing", words=f"there is no topic {', '.join(missing)} at {self._where}")
-        words = f"no answer about partitions at {self._where}: {error}"
-        return replace(view, code="partitions-unavailable", words=words)
+            return replace(view, code="topic-missing", text=f"there is no topic {', '.join(missing)} at {self._where}")
+        text = f"no answer about partitions at {self._where}: {error}"
+        return replace(view, code="partitions-unavailable", text=text)
 
     def _look_at_topics(self) -> None:
         for topic in list(self._topics):
             try:
-                words = self._trouble_of(topic)
+                text = self._trouble_of(topic)
             except BrokerUnavailableError as error:
-                words = f"no broker answers ({error})"
+                text = f"no broker answers ({error})"
             except AdminError as error:
-                words = str(error)
+                text = str(error)
             with self._lock:
-                self._found[topic] = (time.monotonic(), words)
+                self._found[topic] = (time.monotonic(), text)
                 self._topics.remove(topic)
 
     def _trouble_of(self, topic: str) -> str:
         admin = self._clients.admin
-        words = admin.trouble(topic)
-        if words != MISSING or topic not in self._errors:
-            return words
+        text = admin.trouble(topic)
+        if text != MISSING or topic not in self._errors:
+            return text
         if not self._may_create:
             return f"{MISSING}, and create_topics is false: create it"
         source = self._errors[topic]

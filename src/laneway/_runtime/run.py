@@ -51,7 +51,7 @@ class _StateListener:
         if self.listener is not None:
             self.listener.event(event)
 
-    def note(self, words: str) -> None: ...
+    def note(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class _WorkListener:
     def event(self, event: Event) -> None:
         self.reporter.keep(event)
 
-    def note(self, words: str) -> None:
-        self.health.note(words)
+    def note(self, text: str) -> None:
+        self.health.note(text)
 
 
 class AppEngine(EngineControls, ABC):

@@ -74,8 +74,8 @@ def as_of_now(said: dict[str, Any]) -> dict[str, Any]:
     silent = max(0.0, time.time() - float(said.get("at", 0.0)))
     health = said.get("health", {})
     if silent > _SILENT:
-        words = f"no status for {lasting(silent)}: the process hangs or was suspended"
-        reason = Reason(Level.CRITICAL, "silent", words, moment(silent)).as_dict()
+        text = f"no status for {lasting(silent)}: the process hangs or was suspended"
+        reason = Reason(Level.CRITICAL, "silent", text, moment(silent)).as_dict()
         health = {"level": str(Level.CRITICAL), "reasons": [reason, *health.get("reasons", [])]}
     return {**said, "silent_seconds": round(silent, 1), "health": health}
 
@@ -155,7 +155,7 @@ def _print_processes(said: Iterable[dict[str, Any]]) -> None:
             fg=_STYLE.get(level),
         )
         reasons = [reason for reason in one.get("health", {}).get("reasons", []) if reason["code"] != "stalled"]
-        lines = [f"{reason['level']}: {reason['words']}" for reason in reasons]
+        lines = [f"{reason['level']}: {reason['text']}" for reason in reasons]
         lines += [stall["sentence"] for stall in one.get("why", [])]
         for line in lines[:_SHOWN]:
             typer.echo(f"  {safe(line, 1_000)}")
@@ -168,7 +168,7 @@ def _print_findings(subject: Subject, found: Iterable[Finding]) -> None:
 
     typer.echo(f"group {subject.group}, as Kafka at {','.join(subject.cluster.brokers)} knows it:")
     for finding in found:
-        typer.echo(f"  {safe(finding.words, 1_000)}")
+        typer.echo(f"  {safe(finding.text, 1_000)}")
 
 
 def _as_dict(subject: Subject, look: Any, found: Iterable[Finding]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Finding:
     """One sentence and its subject."""
 
     code: str
-    words: str
+    text: str
     topic: str = ""
     partition: int | None = None
     offset: int | None = None
@@ -82,7 +82,7 @@ class Stand:
         """How many are not finished."""
         return max(0, self.end - self.offset - self.finished)
 
-    def words(self, record: Record[Any] | None, now: float) -> str:
+    def text(self, record: Record[Any] | None, now: float) -> str:
         """What is unfinished here, and since when."""
         where = f"partition {self.partition} of {self.topic}"
         if record is None:
@@ -157,11 +157,11 @@ class GroupLook:
         read = {place for member in self.group.members for place in member.places}
         # Partitions with a gap first: there one record blocks the offset.
         for stand in sorted(late, key=lambda stand: (not stand.finished, -stand.lag))[:_SHOWN]:
-            words = stand.words(self._first(stand), time.time())
+            text = stand.text(self._first(stand), time.time())
             if self.group.members and not self.group.is_moving and (topic, stand.partition) not in read:
-                words += "; no member reads this partition"
+                text += "; no member reads this partition"
             code = "hole" if stand.finished else "behind"
-            yield Finding(code, words, topic, stand.partition, stand.offset)
+            yield Finding(code, text, topic, stand.partition, stand.offset)
         if len(late) > _SHOWN:
             yield Finding("lag", f"{topic}: and {len(late) - _SHOWN} more partitions", topic)
 
@@ -170,17 +170,17 @@ class GroupLook:
         if not late:
             return
         total, delay = sum(stand.lag for stand in late), self._subject.retries[topic]
-        words = f"retry topic {topic} holds {total:,} record{'' if total == 1 else 's'}"
+        text = f"retry topic {topic} holds {total:,} record{'' if total == 1 else 's'}"
         oldest = [record for record in map(self._first, late[:_SHOWN]) if record is not None]
         if oldest:
             age = time.time() - min(record.timestamp for record in oldest) / 1000
             if delay is None:
-                words += f", the oldest there for {lasting(age)}"
+                text += f", the oldest there for {lasting(age)}"
             elif age < delay:
-                words += f", the oldest due in {lasting(delay - age)}"
+                text += f", the oldest due in {lasting(delay - age)}"
             else:
-                words += f", the oldest due for {lasting(age - delay)}"
-        yield Finding("retry-topic", words, topic)
+                text += f", the oldest due for {lasting(age - delay)}"
+        yield Finding("retry-topic", text, topic)
 
     def _stood(self, places: list[Place]) -> list[Stand]:
         if not places:
@@ -233,5 +233,5 @@ def _parked(topic: ErrorTopic) -> Iterator[Finding]:
     with ErrorLog(topic) as log:
         count = sum(extent.end - extent.open for extent in log.extents().values())
     if count:
-        words = f"error topic {topic.name} has {count:,} parked record{'' if count == 1 else 's'}"
-        yield Finding("parked", words, topic.name)
+        text = f"error topic {topic.name} has {count:,} parked record{'' if count == 1 else 's'}"
+        yield Finding("parked", text, topic.name)

@@ -1,4 +1,4 @@
-"""Listener: receives events, and in words what is waited for."""
+"""Listener: receives events, and warnings about conditions that last."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Listener", "Notes"]
 class Notes(Protocol):
     """Receives warnings about conditions that last. Any thread may call it, and it must not take long."""
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """Report a condition that lasts; an empty text ends it."""
 
 

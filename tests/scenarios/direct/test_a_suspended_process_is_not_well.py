@@ -46,6 +46,6 @@ def test_text_and_json_agree(scene: DirectScene, tmp_path, monkeypatch) -> None:
         halted.communicate()
     [process] = json.loads(told)["processes"]
     assert process["health"]["level"] == "CRITICAL"
-    assert "hangs or was suspended" in process["health"]["reasons"][0]["words"]
+    assert "hangs or was suspended" in process["health"]["reasons"][0]["text"]
     assert "no status for 1" in text
     assert "OK, consuming" not in text

@@ -136,8 +136,8 @@ def test_a_blocked_call_is_named_here_and_from_another_process(scene):
         [stall] = [stall for stall in scene.app.why() if stall.key == b"slow"]
         assert (stall.topic, stall.handler, stall.code) == (scene.topic.name, "charge", "running")
         assert stall.age.total_seconds() >= 2
-        assert f"{stall.place} (key slow) has not moved for" in health.reasons[0].words
-        assert "handler 'charge' has been running for" in health.reasons[0].words
+        assert f"{stall.place} (key slow) has not moved for" in health.reasons[0].text
+        assert "handler 'charge' has been running for" in health.reasons[0].text
 
         def told():
             done = scene.why()
@@ -172,7 +172,7 @@ def test_copies_that_cannot_be_written_are_critical(scene):
     with scene.running(stalled_after="2s") as engine:
         scene.produce(b"poison")
         health = until(engine, Level.CRITICAL, "cannot-write")
-        assert f"cannot write to {scene.error_topic}: MessageTooLargeError" in health.reasons[0].words
+        assert f"cannot write to {scene.error_topic}: MessageTooLargeError" in health.reasons[0].text
         [stall] = eventually(scene.app.why, timeout=LONG)
         assert stall.code == "copy"
         assert f"cannot write to {scene.error_topic}" in str(stall)
@@ -206,9 +206,9 @@ def test_a_late_copy_is_a_warning_with_its_reason(scene):
         words = f"2 copies or messages for {scene.error_topic} not acknowledged for"
         known = "there is no such topic, and create_topics is false: create it"
         # It is asked for a second before the warning; on a busy machine the answer may come after it.
-        eventually(lambda: [each for each in engine.health().reasons if known in each.words], timeout=10)
+        eventually(lambda: [each for each in engine.health().reasons if known in each.text], timeout=10)
         [reason] = engine.health().reasons
-        assert reason.words.startswith(words)
+        assert reason.text.startswith(words)
         assert f"its copy or message is not acknowledged yet: {words}" in str(engine.why()[0])
         scene.admin.create(scene.error_topic, 1)
         until(engine, Level.OK)
@@ -410,7 +410,7 @@ def test_nothing_is_reported_about_partitions_that_are_not_ours(scene):
                 eventually(engine.why, timeout=LONG)
                 for _ in range(20):
                     assert {stall.partition for stall in engine.why()} <= {partition}
-                    stalled = [reason.words for reason in engine.health().reasons if reason.code == "stalled"]
+                    stalled = [reason.text for reason in engine.health().reasons if reason.code == "stalled"]
                     assert all(words.startswith(f"{scene.topic.name}[{partition}]") for words in stalled)
                     time.sleep(0.1)
             gate.set()

@@ -80,7 +80,7 @@ def test_a_blocked_event_loop_is_found_out(spark: Any, cluster: Cluster, tmp_pat
             why=lambda: f"{engine.why()} {engine.health()}",
         )  # fmt: skip
         assert stall.key == b"k"
-        assert stall.words.startswith(
+        assert stall.text.startswith(
             "the event loop does not answer, because something blocks it; handler 'charge' has been running for "
         )
     finally:

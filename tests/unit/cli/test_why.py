@@ -20,7 +20,7 @@ def record(offset, key=b"42", seconds=120):
 
 
 def words(stand, found=None):
-    return stand.words(found, 1_000.0)
+    return stand.text(found, 1_000.0)
 
 
 def test_a_hole_is_shown_with_what_is_finished_past_it():
@@ -88,8 +88,8 @@ def said(**rest):
         "health": {
             "level": "WARNING",
             "reasons": [
-                {"level": "WARNING", "code": "breaker-open", "words": "the breaker is open"},
-                {"level": "WARNING", "code": "stalled", "words": "as below"},
+                {"level": "WARNING", "code": "breaker-open", "text": "the breaker is open"},
+                {"level": "WARNING", "code": "stalled", "text": "as below"},
             ],
         },
         "why": [{"sentence": "orders[0]@7 (key a\x1b[2J) has not moved for 40s: it waits"}],
@@ -121,7 +121,7 @@ def test_a_process_that_has_fallen_silent_is_not_well(capsys):
     _print_json("billing", [as_of_now(old)], [])
     [process] = json.loads(capsys.readouterr().out)["processes"]
     [reason] = process["health"]["reasons"]
-    assert (process["health"]["level"], reason["code"], reason["words"]) == ("CRITICAL", "silent", told)
+    assert (process["health"]["level"], reason["code"], reason["text"]) == ("CRITICAL", "silent", told)
     assert 75 <= process["silent_seconds"] < 80
 
 

@@ -63,7 +63,7 @@ def test_health_as_plain_values():
             {
                 "level": "WARNING",
                 "code": "stalled",
-                "words": "words of stalled",
+                "text": "words of stalled",
                 "since": "2026-01-31T12:00:00+00:00",
             }
         ],

@@ -365,7 +365,7 @@ def test_a_task_that_says_nothing_for_long_is_critical(monkeypatch):
         channel._statuses[0] = (channel._statuses[0][0] - 12, channel._statuses[0][1])
         [finding] = found.look().findings
     assert (finding.level, finding.code) == (Level.CRITICAL, "silent")
-    assert "has sent no status for 12s" in finding.words
+    assert "has sent no status for 12s" in finding.text
 
 
 def test_a_status_goes_from_a_task_to_the_driver():

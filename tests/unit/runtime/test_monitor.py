@@ -90,7 +90,7 @@ def test_a_partition_without_a_leader(admin, monitor):
     codes = found(monitor)
     assert codes[0] == ""
     assert codes[-1] == "partitions-unavailable"
-    assert monitor.view.words == "no answer about partitions at kafka:9092: no leader for orders[1]"
+    assert monitor.view.text == "no answer about partitions at kafka:9092: no leader for orders[1]"
     admin.leaderless = False
     assert found(monitor, 1) == [""]
 
@@ -99,14 +99,14 @@ def test_a_topic_that_is_gone(admin, monitor):
     """It is told by its name."""
     admin.leaderless, admin.known = True, {}
     assert found(monitor)[-1] == "topic-missing"
-    assert monitor.view.words == "there is no topic orders at kafka:9092"
+    assert monitor.view.text == "there is no topic orders at kafka:9092"
 
 
 def test_no_broker_is_told_at_once(admin, monitor):
     """With the reason that the client gives."""
     admin.is_away = True
     assert found(monitor, 1) == ["brokers-unreachable"]
-    assert monitor.view.words == "no answer from Kafka at kafka:9092: Connection refused"
+    assert monitor.view.text == "no answer from Kafka at kafka:9092: Connection refused"
 
 
 def test_a_view_does_not_change(admin, monitor):

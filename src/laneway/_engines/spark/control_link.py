@@ -301,9 +301,9 @@ class ControlLine:
             self._answer = said
             self.link.say(said)
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """Send a warning; without a connection it is logged here."""
-        text = " ".join(words.split())[:_LONGEST]
+        text = " ".join(text.split())[:_LONGEST]
         if self.link is None or not self.link.is_connected:
             _log.warning(text)
         else:

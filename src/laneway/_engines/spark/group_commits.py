@@ -31,13 +31,13 @@ def commit_of(position: Position, since: int, topic_id: str = "") -> OffsetAndMe
 def commits_of(reports: Iterable[TaskReport]) -> dict[Place, OffsetAndMetadata]:
     """The positions of a batch, over all handlers of each topic."""
     found: dict[Place, list[Position]] = {}
-    words: dict[Place, tuple[int, str]] = {}
+    markers: dict[Place, tuple[int, str]] = {}
     for report in reports:
         for _, topic, partition, position in report.positions:
             found.setdefault((topic, partition), []).append(position)
         for topic, partition, since in report.since:
-            words[topic, partition] = (since, report.topic_id if topic == report.source else "")
-    return {place: commit_of(merged(positions), *words[place]) for place, positions in found.items()}
+            markers[topic, partition] = (since, report.topic_id if topic == report.source else "")
+    return {place: commit_of(merged(positions), *markers[place]) for place, positions in found.items()}
 
 
 class GroupCommits:

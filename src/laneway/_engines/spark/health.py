@@ -161,8 +161,8 @@ def _silent(statuses: Iterable[tuple[float, TaskStatus]]) -> Iterator[Finding]:
     for age, status in statuses:
         if age > _SILENT:
             topic = status.partitions[0][0] if status.partitions else "?"
-            words = (
+            text = (
                 f"a task of handler {status.handler.handler!r} that reads {topic} has sent no status for "
                 f"{lasting(age)}: its process hangs, was suspended, or cannot reach the driver"
             )
-            yield Finding(Level.CRITICAL, "silent", f"{topic}/{status.task}", words, age)
+            yield Finding(Level.CRITICAL, "silent", f"{topic}/{status.task}", text, age)

@@ -45,12 +45,12 @@ def check_function(settings: Settings) -> Callable[[], Any] | None:
     try:
         found = getattr(importlib.import_module(module), name, None)
     except Exception as error:  # user code: any error of the module is a problem of this setting
-        words = f"module {module!r} cannot be imported: {type(error).__name__}: {text_of(error)}"
+        text = f"module {module!r} cannot be imported: {type(error).__name__}: {text_of(error)}"
         fix = "correct the name, or start laneway in the folder of the module"
-        raise SettingsError([settings.problem("health.check", words, fix)]) from error
+        raise SettingsError([settings.problem("health.check", text, fix)]) from error
     if not callable(found):
-        words = f"module {module!r} has no function {name!r}"
-        raise SettingsError([settings.problem("health.check", words, "name a function of the module")])
+        text = f"module {module!r} has no function {name!r}"
+        raise SettingsError([settings.problem("health.check", text, "name a function of the module")])
     return found  # type: ignore[no-any-return]
 
 
@@ -114,8 +114,8 @@ class HealthCheck:
                 answer = self._awaited(answer)
             return None if answer is None or answer else f"the check {self._name!r} returned false"  # noqa: TRY300 - may raise too
         except Exception as error:  # noqa: BLE001 - user code
-            words = " ".join(f"{type(error).__name__}: {text_of(error)}".split())[:_LONGEST]
-            return f"the check {self._name!r} failed: {words}"
+            text = " ".join(f"{type(error).__name__}: {text_of(error)}".split())[:_LONGEST]
+            return f"the check {self._name!r} failed: {text}"
 
     def _awaited(self, answer: Any) -> Any:
         async def waiting() -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from laneway._declare.health import Level, lasting
 from laneway._declare.units import in_words
 from laneway._runtime.health.snapshot import Finding
-from laneway._runtime.health.stalls import breaker_words, trouble_words
+from laneway._runtime.health.stalls import breaker_text, trouble_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +26,10 @@ def findings_of(progress: Progress, seen: Snapshot, *, stalled_after: float, min
     """The findings about one cluster."""
     where, brokers = seen.where, seen.brokers
     if brokers.code:
-        yield Finding(Level.CRITICAL, brokers.code, where, brokers.words, time.monotonic() - brokers.since)
+        yield Finding(Level.CRITICAL, brokers.code, where, brokers.text, time.monotonic() - brokers.since)
     if brokers.brokers is not None and brokers.brokers < minimum_brokers:
-        words = f"{brokers.brokers} brokers at {where}; at least {minimum_brokers} are expected"
-        yield Finding(Level.WARNING, "few-brokers", where, words)
+        text = f"{brokers.brokers} brokers at {where}; at least {minimum_brokers} are expected"
+        yield Finding(Level.WARNING, "few-brokers", where, text)
     if seen.member is not None:
         yield from _of_member(seen.member, where, has_partitions=bool(seen.owned))
     yield from seen.findings
@@ -41,39 +41,37 @@ def findings_of(progress: Progress, seen: Snapshot, *, stalled_after: float, min
         subject = f"{stall.topic}[{stall.partition}]"
         yield Finding(Level.WARNING, "stalled", subject, str(stall), stall.age.total_seconds())
     if len(serious) > _SHOWN:
-        words = f"{len(serious) - _SHOWN} more partitions make no progress"
-        yield Finding(Level.WARNING, "stalled", where, words, serious[-1].age.total_seconds())
+        text = f"{len(serious) - _SHOWN} more partitions make no progress"
+        yield Finding(Level.WARNING, "stalled", where, text, serious[-1].age.total_seconds())
 
 
 def _of_handler(handler: HandlerStatus) -> Iterator[Finding]:
     name = handler.handler
     if handler.breaker is not None:
-        yield Finding(
-            Level.WARNING, "breaker-open", name, breaker_words(name, handler.breaker), handler.breaker.seconds
-        )
+        yield Finding(Level.WARNING, "breaker-open", name, breaker_text(name, handler.breaker), handler.breaker.seconds)
     known = {trouble.topic for trouble in handler.troubles}
     for late in handler.late:
         if late.topic not in known:
-            words = f"{late.words}; records of handler {name!r} wait"
-            yield Finding(Level.WARNING, "copies-late", late.topic, words, late.seconds)
+            text = f"{late.words}; records of handler {name!r} wait"
+            yield Finding(Level.WARNING, "copies-late", late.topic, text, late.seconds)
     for trouble in handler.troubles:
-        words = f"{trouble_words(trouble)}; records of handler {name!r} wait, and the write is retried"
-        yield Finding(Level.CRITICAL, "cannot-write", trouble.topic, words, trouble.seconds)
+        text = f"{trouble_text(trouble)}; records of handler {name!r} wait, and the write is retried"
+        yield Finding(Level.CRITICAL, "cannot-write", trouble.topic, text, trouble.seconds)
 
 
 def _of_member(member: MemberStatus, where: str, *, has_partitions: bool) -> Iterator[Finding]:
     if member.silent > member.allowed and not member.is_over:
-        words = f"the consumer has not polled {where} for {lasting(member.silent)}; the group may remove it"
-        yield Finding(Level.CRITICAL, "not-polling", where, words, member.silent)
+        text = f"the consumer has not polled {where} for {lasting(member.silent)}; the group may remove it"
+        yield Finding(Level.CRITICAL, "not-polling", where, text, member.silent)
     if has_partitions:
         return
     killed = f"those of a killed member are assigned after its session timeout ({in_words(member.session)})"
     if not member.has_joined:
-        words = f"waiting for the group to assign partitions; {killed}"
-        yield Finding(Level.WARNING, "no-partitions", where, words)
+        text = f"waiting for the group to assign partitions; {killed}"
+        yield Finding(Level.WARNING, "no-partitions", where, text)
     else:
-        words = f"no partitions assigned: the group has more members than partitions; {killed}"
-        yield Finding(Level.OK, "spare", where, words)
+        text = f"no partitions assigned: the group has more members than partitions; {killed}"
+        yield Finding(Level.OK, "spare", where, text)
 
 
 def _of_commits(progress: Progress, where: str) -> Iterator[Finding]:
@@ -82,7 +80,5 @@ def _of_commits(progress: Progress, where: str) -> Iterator[Finding]:
         topic, partition = min(late)
         more = f" and {len(late) - 1} more" if len(late) > 1 else ""
         seconds = max(late.values())
-        words = (
-            f"for {lasting(seconds)} nothing was committed of {topic}[{partition}]{more}, where records are finished"
-        )
-        yield Finding(Level.WARNING, "commits-late", where, words, seconds)
+        text = f"for {lasting(seconds)} nothing was committed of {topic}[{partition}]{more}, where records are finished"
+        yield Finding(Level.WARNING, "commits-late", where, text, seconds)

@@ -91,19 +91,19 @@ class HealthMonitor:
         if self._status is not None:
             self._status.remove()
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """Show a warning in the state until it is 12 s old. Any thread may call it."""
-        self._noted = (words, time.monotonic())
-        self._life.note(words)
+        self._noted = (text, time.monotonic())
+        self._life.note(text)
 
     def health(self) -> Health:
         with self._lock:
             now, used = time.monotonic(), set[tuple[str, str]]()
             reasons = []
-            for level, code, subject, words, age in self._found():
+            for level, code, subject, text, age in self._found():
                 known = now - self._since.setdefault((code, subject), now)
                 used.add((code, subject))
-                reasons.append(Reason(level, code, words, moment(known if age is None else age)))
+                reasons.append(Reason(level, code, text, moment(known if age is None else age)))
             self._since = {name: since for name, since in self._since.items() if name in used}
         return Health.of(reasons)
 
@@ -146,8 +146,8 @@ class HealthMonitor:
     def look(self) -> None:
         """Update the state and the status file."""
         for progress in self._watched:
-            if words := progress.look(is_paused=self._is_paused).brokers.words:
-                self.note(words)
+            if text := progress.look(is_paused=self._is_paused).brokers.text:
+                self.note(text)
         self._forget_note()
         health, status = self.health(), self._status
         self._note_waiting(health)
@@ -157,19 +157,19 @@ class HealthMonitor:
     def _note_waiting(self, health: Health) -> None:
         """Show in the state that no partitions are assigned, as long as that lasts."""
         since = datetime.now(UTC) - _SOON
-        words = next((each.words for each in health.reasons if each.code in _IDLE and each.since < since), "")
-        if words and self._life.state is State.CONSUMING:
-            self._waits = words
-            self.note(words)
+        text = next((each.text for each in health.reasons if each.code in _IDLE and each.since < since), "")
+        if text and self._life.state is State.CONSUMING:
+            self._waits = text
+            self.note(text)
         elif self._waits:
             self._life.note("", instead_of=self._waits)
             self._waits = ""
 
     def _forget_note(self) -> None:
-        words, said = self._noted
-        if words and time.monotonic() - said > _NOTED:
+        text, said = self._noted
+        if text and time.monotonic() - said > _NOTED:
             self._noted = ("", 0.0)
-            self._life.note("", instead_of=words)
+            self._life.note("", instead_of=text)
 
     def _said(self, health: Health) -> dict[str, Any]:
         said: dict[str, Any] = {

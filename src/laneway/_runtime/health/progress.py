@@ -75,9 +75,9 @@ class Progress:
         found = self._begun(seen, {place: mark for place, mark in still.items() if mark.kind == "begun"}, now)
         for place, mark in still.items():
             if mark.kind == "unread":
-                code, words = _unread(seen, place, ends.get(place, 0) - mark.offset, now - mark.since, after)
+                code, text = _unread(seen, place, ends.get(place, 0) - mark.offset, now - mark.since, after)
                 age = timedelta(seconds=now - mark.since)
-                found.append(Stall(code, *place, mark.offset, age, words))
+                found.append(Stall(code, *place, mark.offset, age, text))
         return sorted(found, key=lambda stall: (-stall.age, stall.topic, stall.partition))
 
     def _mark(self, place: Place, found: PartitionStatus, kind: str, now: float) -> _Mark:
@@ -100,12 +100,12 @@ class Progress:
         stalls = []
         for spot, handler, location in self.watched.locate(spots):
             place, offset = spot[:2], spot[2]
-            code, words = cause(location, handler)
+            code, text = cause(location, handler)
             if seen.partitions[place].is_full:
-                words = f"{words}; {_FULL}"
+                text = f"{text}; {_FULL}"
             age = timedelta(seconds=now - begun[place].since)
             stalls.append(
-                Stall(code, *place, offset, age, words, handler.handler, location.key, has_key=location.has_key)
+                Stall(code, *place, offset, age, text, handler.handler, location.key, has_key=location.has_key)
             )
         return stalls
 

@@ -22,7 +22,7 @@ class Finding(NamedTuple):
     code: str
     subject: str
     """The subject: findings with the same code and subject are the same finding over time."""
-    words: str
+    text: str
     seconds: float | None = None
     """How long it has lasted, if known."""
 

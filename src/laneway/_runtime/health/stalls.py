@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from laneway._core.locate import BreakerStatus, HandlerStatus, Location
     from laneway._core.troubles import Trouble
 
-__all__ = ["breaker_words", "cause", "trouble_words"]
+__all__ = ["breaker_text", "cause", "trouble_text"]
 
 
 def cause(found: Location, handler: HandlerStatus) -> tuple[str, str]:
@@ -18,7 +18,7 @@ def cause(found: Location, handler: HandlerStatus) -> tuple[str, str]:
     return ("lane" if found.code == "untaken" else found.code), _text(found, handler)
 
 
-def breaker_words(name: str, state: BreakerStatus) -> str:
+def breaker_text(name: str, state: BreakerStatus) -> str:
     """A text about a handler's open breaker."""
     probe = f"the next probe is due in {lasting(state.probe_in)}" if state.probe_in > 0 else "a probe is due"
     return (
@@ -27,7 +27,7 @@ def breaker_words(name: str, state: BreakerStatus) -> str:
     )
 
 
-def trouble_words(trouble: Trouble) -> str:
+def trouble_text(trouble: Trouble) -> str:
     """A text about a topic that cannot be written to."""
     again = f", {trouble.tries} times so far" if trouble.tries > 1 else ""
     return f"cannot write to {trouble.topic}: {trouble.error}{again}"
@@ -55,7 +55,7 @@ def _text(found: Location, handler: HandlerStatus) -> str:  # noqa: PLR0911, PLR
         case "breaker":
             if handler.breaker is None:
                 return f"the breaker of {name} was open a moment ago"
-            return breaker_words(handler.handler, handler.breaker)
+            return breaker_text(handler.handler, handler.breaker)
         case "untaken":
             return f"{name} has not started it yet"
         case "lane":
@@ -65,7 +65,7 @@ def _text(found: Location, handler: HandlerStatus) -> str:  # noqa: PLR0911, PLR
         case "acknowledge":
             return f"{name} has returned without acknowledging it"
         case "copy":
-            late = [*map(trouble_words, handler.troubles)] or [each.words for each in handler.late]
+            late = [*map(trouble_text, handler.troubles)] or [each.words for each in handler.late]
             unsafe = f"its copy or message is not acknowledged yet: {'; '.join(late)}" if late else ""
             return unsafe or handler.trouble or "its copy or message is not acknowledged by the brokers yet"
         case "loop":

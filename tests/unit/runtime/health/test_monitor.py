@@ -50,7 +50,7 @@ def test_a_member_that_does_not_poll_is_critical():
     seen.silent = 101.0
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.CRITICAL, "not-polling")
-    assert "1m41s" in reason.words
+    assert "1m41s" in reason.text
 
 
 def test_no_partitions_yet_is_a_warning_and_a_spare_member_is_well():
@@ -60,7 +60,7 @@ def test_no_partitions_yet_is_a_warning_and_a_spare_member_is_well():
     monitor, _ = watching(seen)
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.WARNING, "no-partitions")
-    assert "those of a killed member are assigned after its session timeout (45s)" in reason.words
+    assert "those of a killed member are assigned after its session timeout (45s)" in reason.text
 
     seen.has_joined = True
     reason = only(monitor)
@@ -91,13 +91,13 @@ def test_a_late_copy_is_a_warning():
     monitor, _ = watching(seen)
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.WARNING, "copies-late")
-    assert reason.words == f"{late.words}; records of handler 'charge' wait"
+    assert reason.text == f"{late.words}; records of handler 'charge' wait"
 
     trouble = Trouble("orders.shop.error", "ProduceError: no", 2, 9.0)
     seen.handler = HandlerStatus("charge", late=(late,), troubles=(trouble,))
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.CRITICAL, "cannot-write")
-    assert reason.words == (
+    assert reason.text == (
         "cannot write to orders.shop.error: ProduceError: no, 2 times so far; records of handler 'charge' wait, "
         "and the write is retried"
     )
@@ -110,7 +110,7 @@ def test_an_open_breaker_is_a_warning():
     monitor, _ = watching(seen)
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.WARNING, "breaker-open")
-    assert reason.words == (
+    assert reason.text == (
         "the breaker of handler 'charge' has been open for 1m5s after 5 consecutive failures, first with "
         "ConnectionError: closed; the next probe is due in 3s"
     )
@@ -119,7 +119,7 @@ def test_an_open_breaker_is_a_warning():
 def test_what_brokers_say_is_passed_on():
     """That none answers, and that there are too few."""
     seen = reading()
-    seen.brokers = BrokerView(code="brokers-unreachable", words="no answer from Kafka", since=time.monotonic() - 5)
+    seen.brokers = BrokerView(code="brokers-unreachable", text="no answer from Kafka", since=time.monotonic() - 5)
     monitor, _ = watching(seen)
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.CRITICAL, "brokers-unreachable")
@@ -147,8 +147,8 @@ def test_what_only_an_engine_knows_is_a_reason():
     finally:
         monitor.end()
     assert [reason.code for reason in reasons] == ["silent"] + ["stalled"] * 11
-    assert any(reason.words.startswith("orders[7]@3 (key k) has not moved for 0s: handler") for reason in reasons)
-    assert any(reason.words == "3 more partitions make no progress" for reason in reasons)
+    assert any(reason.text.startswith("orders[7]@3 (key k) has not moved for 0s: handler") for reason in reasons)
+    assert any(reason.text == "3 more partitions make no progress" for reason in reasons)
 
 
 def test_a_reason_knows_since_when():
