@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from laneway._core.locate import HandlerStatus, Location
+from laneway._runtime.broker_monitor import BrokerView
 from laneway._runtime.health.snapshot import Located, MemberStatus, PartitionStatus, Snapshot
-from laneway._runtime.monitor import BrokerView
 
 __all__ = ["Seen"]
 

@@ -334,7 +334,7 @@ class App(Extensions):
     def run(self, engine: Engine | None = None) -> Outcome:
         """Run the handlers until a stop signal, on *engine* or on the configured one."""
         if engine is None:
-            from laneway._engines.chosen import default_engine
+            from laneway._engines.engine_choice import default_engine
 
             engine = default_engine()
         return engine.run(self)

@@ -78,7 +78,7 @@ class Retry:
             object.__setattr__(self, "delays", tuple(as_duration(delay) for delay in self.delays))
         except ValueError as error:
             raise DeclarationError(f"Retry: {error}") from error
-        if not _says_what_is_retriable(self.retriable):
+        if not _is_valid_retriable(self.retriable):
             raise DeclarationError(
                 f"Retry(retriable={self.retriable!r}): give an exception type, several, or a function of the error"
             )
@@ -218,7 +218,7 @@ def _asked(error: BaseException) -> timedelta | None:
     return max(asked, timedelta(0))
 
 
-def _says_what_is_retriable(chosen: Any) -> bool:
+def _is_valid_retriable(chosen: Any) -> bool:
     if isinstance(chosen, tuple):
         return all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in chosen)
     if isinstance(chosen, type):

@@ -186,7 +186,7 @@ class AssignedConsumer:
         if self.is_exhausted:
             return []
         for partition in [partition for partition, due in self._short.items() if due <= time.monotonic()]:
-            self._look_at_end(partition)
+            self._check_end(partition)
         # consume() waits until it has the requested number, so never request more than can come.
         wanted = max(1, min(most, self._left))
         messages: list[Any] = self._consumer.consume(wanted, timeout)
@@ -223,7 +223,7 @@ class AssignedConsumer:
             raise EngineError(f"{self._topic}[{partition}]: {error.name()}: {error.str()}")
         # librdkafka recovers from anything else, such as a lost broker or a moved leader.
 
-    def _look_at_end(self, partition: int) -> None:
+    def _check_end(self, partition: int) -> None:
         """Finish a range whose log ends before it."""
         self._short[partition] = time.monotonic() + _DOUBT
         with suppress(KafkaException):  # it is requested again

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from laneway._runtime.monitor import BrokerView
+from laneway._runtime.broker_monitor import BrokerView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

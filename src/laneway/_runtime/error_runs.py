@@ -210,7 +210,7 @@ class ErrorSchedule:
         self._stopping = threading.Event()
         self._is_paused = False
         self._is_ending = False
-        self._is_noted = False
+        self._has_detail = False
         self._is_at_work = False
         self._thread: threading.Thread | None = None
 
@@ -305,12 +305,12 @@ class ErrorSchedule:
         if self._stopping.is_set() or not run_plans(self._source, plans, self._reporter, self, self._settings):
             return
         self._runs.runs += 1
-        if self._is_noted:
-            self._is_noted = False
+        if self._has_detail:
+            self._has_detail = False
             self._life.note("")
 
     def _say(self, text: str) -> None:
-        self._is_noted = True
+        self._has_detail = True
         self._life.note(text)
 
 

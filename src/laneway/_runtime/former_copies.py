@@ -9,7 +9,7 @@ from laneway._core.copy_index import CopyIndex
 from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.headers import parked_at, read_from
 from laneway._kafka import OffsetRange
-from laneway._runtime.feeds import until_answered
+from laneway._runtime.due_offsets import until_answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from laneway.observe import Listener
 
-__all__ = ["Lifecycle", "State", "listen", "stop_signals"]
+__all__ = ["Lifecycle", "State", "install_stop_signals", "stop_signals"]
 
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -115,7 +115,7 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
-    listen(stop)
+    install_stop_signals(stop)
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def listen(stop: Callable[[], None]) -> None:
+def install_stop_signals(stop: Callable[[], None]) -> None:
     """Install our signal handlers, or restore them if other code replaced them."""
     if threading.current_thread() is threading.main_thread():
         for number in _STOP_SIGNALS:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from laneway._kafka import Admin, OffsetAndMetadata, Place, TopicIds
+    from laneway._runtime.broker_monitor import BrokerMonitor
     from laneway._runtime.fed_handler import FedHandler
-    from laneway._runtime.monitor import BrokerMonitor
     from laneway._runtime.partition import Partitions
     from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.worker_loop import RecordSource

@@ -86,14 +86,14 @@ def until_ready(
             life.enter(State.INITIALISING, f"waiting for Kafka at {brokers}: {error}")
         deadline = time.monotonic() + pause
         while not is_stopping() and time.monotonic() < deadline:
-            wake.wait(_GLANCE)  # a signal sets no event, see `listen`
+            wake.wait(_GLANCE)  # a signal sets no event, see `install_stop_signals`
         pause = min(pause * 2, _LONGEST_PAUSE)
     return None
 
 
 def _prepare(app: App, settings: Settings) -> list[str]:
     missing = []
-    # Missing topics are created, also deleted ones; `BrokerMonitor` and `Feeds` do the same later.
+    # Missing topics are created, also deleted ones; `BrokerMonitor` and `DueOffsets` do the same later.
     for route in app.routes:
         admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
         partitions = admin.partitions(route.topic.name)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from laneway._runtime.topics import LagReader
-    from laneway.cli._view import RunView
+    from laneway.cli._live_view import RunView
     from laneway.devkit.demo import Figures
     from laneway.devkit.demo._calls import Calls
 
@@ -70,7 +70,7 @@ class _Show:
         return progress_bar(text, self._output)
 
     def watch(self, *, lag: LagReader, source: Calls, total: int, ideal: float) -> RunView:
-        from laneway.cli._view import RunView
+        from laneway.cli._live_view import RunView
 
         return RunView("demo on Spark", lag=lag, ideal=ideal, source=source, goal=total, output=self._output)
 

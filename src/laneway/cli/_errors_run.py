@@ -53,10 +53,10 @@ def run(
     of the error topic and waits for the next run. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3
     stopped by force.
     """
-    from laneway._engines.chosen import engine_of
+    from laneway._engines.engine_choice import engine_of
+    from laneway.cli._live_view import RunView
     from laneway.cli._run import loaded, summary, where
     from laneway.cli._target import find_app
-    from laneway.cli._view import RunView
 
     settings = loaded(
         config,

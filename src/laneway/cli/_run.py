@@ -52,10 +52,10 @@ def run(
     The first signal finishes and commits the records in flight, the second stops at once. Exit codes: 0 stopped
     cleanly, 1 failed, 2 wrong usage or configuration, 3 stopped by force.
     """
-    from laneway._engines.chosen import engine_of
+    from laneway._engines.engine_choice import engine_of
     from laneway._runtime.topics import LagReader
+    from laneway.cli._live_view import RunView
     from laneway.cli._target import find_app
-    from laneway.cli._view import RunView
 
     overrides = {"engine": engine, "brokers": brokers, "log_format": log_format, "log_level": log_level}
     settings = loaded(config, profile, overrides | {"spark.master": master})

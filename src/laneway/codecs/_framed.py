@@ -6,14 +6,14 @@ import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from laneway.codecs._frames import MOST_ID, framed_id, prefix_of, schema_id_in
+from laneway.codecs._wire_format import MOST_ID, framed_id, prefix_of, schema_id_in
 from laneway.errors import CodecError, DeclarationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from laneway.codecs._frames import Part, SchemaId
     from laneway.codecs._registry import RegisteredSchema, SchemaRegistry
+    from laneway.codecs._wire_format import Part, SchemaId
 
 __all__ = ["Framed"]
 

@@ -6,8 +6,8 @@ import base64
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from laneway.codecs._framed import Framed
-from laneway.codecs._frames import read_indexes, write_indexes
 from laneway.codecs._registry import RegisteredSchema
+from laneway.codecs._wire_format import read_indexes, write_indexes
 from laneway.errors import CodecError, DeclarationError
 
 if TYPE_CHECKING:

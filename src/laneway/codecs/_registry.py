@@ -15,7 +15,7 @@ from laneway.errors import CodecError, DeclarationError, LanewayError, SchemaReg
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laneway.codecs._frames import SchemaId
+    from laneway.codecs._wire_format import SchemaId
 
 __all__ = ["RegisteredSchema", "SchemaRegistry"]
 

@@ -12,8 +12,8 @@ import pytest
 
 from laneway._kafka import Admin
 from laneway.cli import main
+from laneway.cli._live_view import RunView
 from laneway.cli._logging import configure_logging, log_lines, user_may_configure
-from laneway.cli._view import RunView
 from laneway.errors import LanewayError, SettingsError
 from laneway.observe import logger
 from laneway.settings import load

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laneway.codecs._frames import framed_id, prefix_of, read_indexes, schema_id_in, write_indexes
+from laneway.codecs._wire_format import framed_id, prefix_of, read_indexes, schema_id_in, write_indexes
 from laneway.errors import CodecError
 
 

@@ -125,7 +125,7 @@ def test_the_page_about_health_names_every_code():
     source = ROOT / "src/laneway"
     files = [
         *(source / "_runtime/health").glob("*.py"), *(source / "_engines").rglob("*.py"), source / "_core/locate.py",
-        source / "_runtime/monitor.py", source / "cli/_why.py",
+        source / "_runtime/broker_monitor.py", source / "cli/_why.py",
     ]  # fmt: skip
     source = "".join(path.read_text() for path in files)
     given = {code for form in (r'case "([a-z-]+)"', r'code="([a-z-]+)"', r'return "([a-z-]+)", f"')

@@ -219,9 +219,9 @@ def test_a_breaker_that_one_process_opened_is_open_in_the_next():
         with linked(channel.address) as link, linked(channel.address) as other:
             link.watch_breaker("billing", "charge", state)
             state.is_open, state.failures, state.probe_at = True, 3, 1e9
-            eventually(lambda: ("billing", "charge") in other._heard)
+            eventually(lambda: ("billing", "charge") in other._received)
             with linked(channel.address) as late:
-                eventually(lambda: ("billing", "charge") in late._heard)
+                eventually(lambda: ("billing", "charge") in late._received)
                 taken = BreakerState()
                 late.watch_breaker("billing", "charge", taken)
                 assert taken.is_open
@@ -229,7 +229,7 @@ def test_a_breaker_that_one_process_opened_is_open_in_the_next():
                 assert abs(taken.probe_at - 1e9) < 5
             cut(server)
             eventually(lambda: link.is_connected)
-            assert ("billing", "charge") not in link._heard
+            assert ("billing", "charge") not in link._received
 
 
 def test_log_lines_of_a_worker_are_logged_by_the_driver(caplog):

@@ -101,7 +101,7 @@ def planning(monkeypatch):
             app.handler(Topic("orders"), lanes=lanes)(function)
         feeds = (Feed("orders", names), *(Feed(topic, names, 1, 0.001) for topic in steps))
         made = Planner(QuerySpec("billing", "orders", names, QuerySpec.pickled(app), (), {}, {}, {}, feeds=feeds))
-        monkeypatch.setattr(made._feeds, "tend", lambda guard: None)
+        monkeypatch.setattr(made._feeds, "start_checks", lambda guard: None)
         made._commits._began = NOW
         return made
 
@@ -206,7 +206,7 @@ def test_nothing_of_a_recreated_retry_topic_is_read_before_it_is_due(planning):
     planner._stream = replace(planner._stream, skip_lost=True)
     batch = planner.initial()
     assert planner.latest(batch) == batch
-    planner._feeds.renewed["orders.retry"] = {retry: 50}
+    planner._feeds.recreated["orders.retry"] = {retry: 50}
     planner._admin.ends = {retry: 3}
     planner._admin.first_since = lambda places, timeout=5.0: dict.fromkeys(places, 0)  # of none is the time over
     assert planner.latest(batch) == batch

@@ -9,7 +9,7 @@ import pytest
 from laneway import App, Topic
 from laneway._kafka import BrokerUnavailableError
 from laneway._runtime import topics as _topics
-from laneway._runtime.feeds import Feeds
+from laneway._runtime.due_offsets import DueOffsets
 from laneway._runtime.lifecycle import Lifecycle
 from laneway._runtime.topics import Feed, create_beside, prepare_topics
 from laneway.errors import AdminError
@@ -65,13 +65,13 @@ def test_a_retry_topic_that_may_not_be_created_is_waited_for(caplog):
     """Nothing is read meanwhile, and it is said, but not all the time."""
     cluster = Cluster(SOURCE)
     feeds = (Feed(SOURCE, ("charge",)), Feed(RETRY, ("charge",), 1, 5.0))
-    looked_at = Feeds(feeds, cluster, may_create=False)
+    looked_at = DueOffsets(feeds, cluster, may_create=False)
     for _ in range(3):
         with pytest.raises(BrokerUnavailableError, match="create_topics is false"):
             looked_at.numbers(feeds[0])
     assert caplog.text.count(f"the retry topic {RETRY} is missing, and create_topics is false") == 1
     assert set(cluster.topics) == {SOURCE}
-    assert Feeds(feeds, cluster).numbers(feeds[1]) == [0, 1, 2]
+    assert DueOffsets(feeds, cluster).numbers(feeds[1]) == [0, 1, 2]
     assert caplog.messages[-1] == f"created topic {RETRY} again: it was deleted"
 
 

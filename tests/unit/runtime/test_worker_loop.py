@@ -14,10 +14,10 @@ from laneway._kafka import BrokerUnavailableError, FencedError
 from laneway._runtime import rebalance as _rebalance
 from laneway._runtime import retry_source as _retry_source
 from laneway._runtime import worker_loop as _worker_loop
+from laneway._runtime.broker_monitor import BrokerView
 from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
-from laneway._runtime.monitor import BrokerView
 from laneway._runtime.partition import Partitions, Pause
 from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance

@@ -7,14 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
+from laneway._runtime.broker_monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.configure import producers_elsewhere, reading_options
-from laneway._runtime.feeds import Feeds
+from laneway._runtime.due_offsets import DueOffsets
 from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.health.loop_health import LoopHealth
 from laneway._runtime.health.snapshot import MemberStatus
 from laneway._runtime.lease import Lease
-from laneway._runtime.monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.partition import Partitions
 from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
@@ -122,7 +122,7 @@ class ClusterRuntime:
             self,
             owned,
             feeds=[
-                Feeds(found, self.admin, may_create=settings.create_topics, timeout=TIMEOUT)
+                DueOffsets(found, self.admin, may_create=settings.create_topics, timeout=TIMEOUT)
                 for topic, found in feeds.items()
                 if plan.retry_topics[topic] or topic in plan.delayed
             ],

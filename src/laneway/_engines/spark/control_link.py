@@ -73,8 +73,8 @@ class ControlLink:
         self._tasks: dict[tuple[int, int], tuple[int, Tally]] = {}
         self._looks: dict[tuple[int, int], tuple[int, TaskHealth]] = {}
         self._breakers: dict[tuple[str, str], BreakerState] = {}
-        self._told: dict[tuple[str, str], tuple[object, ...]] = {}
-        self._heard: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
+        self._reported: dict[tuple[str, str], tuple[object, ...]] = {}
+        self._received: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
         self._has_orders = threading.Event()
         self._progress: dict[int, Progress] = {}
         self._arrival = threading.Condition()
@@ -118,19 +118,19 @@ class ControlLink:
     def say(self, message: Answer) -> None:
         """Send a message that replaces the previous one of its kind."""
         self._newest[message.channel] = self._changed[message.channel] = message
-        self._rouse()
+        self._wake_up()
 
     def post(self, message: Notice | LogLine) -> None:
         """Send a log line or warning, now or after the next login."""
         self._lines.append(message)
-        self._rouse()
+        self._wake_up()
 
     def watch(self, channel: int, task: int, attempt: int, tally: Tally, look: TaskHealth | None = None) -> None:
         """Send the counts and warnings of a task from now on."""
         self._tasks[channel, task] = (attempt, tally)
         if look is not None:
             self._looks[channel, task] = (attempt, look)
-        self._rouse()
+        self._wake_up()
 
     def unwatch(self, channel: int, task: int) -> None:
         self._tasks.pop((channel, task), None)
@@ -138,15 +138,15 @@ class ControlLink:
 
     def watch_breaker(self, app: str, handler: str, state: BreakerState) -> None:
         """Share the state of a breaker with other processes, and take over theirs. Only between tasks."""
-        at, report = self._heard.pop((app, handler), (0.0, None))
+        at, report = self._received.pop((app, handler), (0.0, None))
         if report is not None:
             state.is_open, state.failures, state.probes = report.is_open, report.failures, report.probes
             state.opened_at, state.probe_at = at - report.opened_ago, at + report.probe_in
             state.error = report.error
         self._breakers[app, handler] = state
-        self._told[app, handler] = _said_of(state)
+        self._reported[app, handler] = _essence_of(state)
 
-    def _rouse(self) -> None:
+    def _wake_up(self) -> None:
         with suppress(RuntimeError):  # the loop is closed: it is over
             self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -167,7 +167,7 @@ class ControlLink:
                 await prove_as_process(reader, writer, self._address.token)
                 self._changed.update(self._newest)
                 self.is_connected, pause = True, _SOONEST
-                await self._talk(reader, writer)
+                await self._exchange(reader, writer)
             except (OSError, EOFError, TimeoutError, RefusedError):
                 pass  # retried below; without a connection there is nobody to report it to
             finally:
@@ -181,8 +181,8 @@ class ControlLink:
             await asyncio.sleep(pause * self._spread.uniform(0.5, 1.5))
             pause = min(_LATEST, pause * 2)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        work = (self._listen(reader), self._speak(writer), self._report(writer))
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        work = (self._receive_loop(reader), self._send_loop(writer), self._status_loop(writer))
         sides = [asyncio.ensure_future(side) for side in work]
         try:
             done, _ = await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
@@ -193,7 +193,7 @@ class ControlLink:
                 side.cancel()
             await asyncio.gather(*sides, return_exceptions=True)
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
+    async def _receive_loop(self, reader: asyncio.StreamReader) -> None:
         is_news = False
         while True:
             match await read_to_process(reader):
@@ -208,14 +208,14 @@ class ControlLink:
                 case BreakerReport(app=app, handler=handler) as report:
                     # The driver's state may be older than what this process found while it was disconnected.
                     if is_news or (app, handler) not in self._breakers:
-                        self._heard[app, handler] = (time.monotonic(), report)
+                        self._received[app, handler] = (time.monotonic(), report)
                 case Ask():
                     self._asked.set()
                 case Over():
                     self.is_over = True
                     return
 
-    async def _speak(self, writer: asyncio.StreamWriter) -> None:
+    async def _send_loop(self, writer: asyncio.StreamWriter) -> None:
         due = 0.0
         while True:
             self._wake.clear()
@@ -233,7 +233,7 @@ class ControlLink:
                 async with asyncio.timeout(max(0.0, due - time.monotonic())):
                     await self._wake.wait()
 
-    async def _report(self, writer: asyncio.StreamWriter) -> None:
+    async def _status_loop(self, writer: asyncio.StreamWriter) -> None:
         """Send the status of the tasks, once a second and on request.
 
         The tasks are inspected on another thread, because one may not answer.
@@ -258,9 +258,9 @@ class ControlLink:
         """Reports of breakers that changed since the last call."""
         now, found = time.monotonic(), []
         for (app, handler), state in tuple(self._breakers.items()):
-            said = _said_of(state)
-            if said != self._told[app, handler]:
-                self._told[app, handler] = said
+            said = _essence_of(state)
+            if said != self._reported[app, handler]:
+                self._reported[app, handler] = said
                 times = (now - state.opened_at, state.probe_at - now)
                 found.append(
                     BreakerReport(app, handler, state.is_open, state.failures, state.probes, *times, state.error)
@@ -343,5 +343,5 @@ def send_log_lines(link: ControlLink) -> None:
     (root if ours.propagate else ours).addHandler(LineHandler(link))
 
 
-def _said_of(state: BreakerState) -> tuple[object, ...]:
+def _essence_of(state: BreakerState) -> tuple[object, ...]:
     return (state.is_open, state.failures if state.is_open else 0, state.probe_at)

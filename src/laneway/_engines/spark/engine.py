@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laneway._runtime.lifecycle import listen
+from laneway._runtime.lifecycle import install_stop_signals
 from laneway._runtime.run import AppEngine
 from laneway.errors import EngineError, LanewayError
 from laneway.observe import Tally
@@ -127,7 +127,7 @@ class SparkEngine(AppEngine):
         if is_ours:
             stack.callback(_stop_session, spark, output)
             # Spark installed its own Ctrl-C handler, which cancels jobs; ours finishes them.
-            listen(self._signalled)
+            install_stop_signals(self._signalled)
         control = ControlServer()
         stack.callback(control.close)
         control.listen(*control_host(spark))

@@ -9,7 +9,7 @@ from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
 from laneway._core.finished_map import CLEAN, with_topic_id
 from laneway._engines.spark.plan import merged
 from laneway._kafka import BrokerUnavailableError
-from laneway._runtime.feeds import LOOK, until_answered
+from laneway._runtime.due_offsets import LOOK, until_answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,8 +10,8 @@ import msgspec
 from laneway._core.locate import HandlerStatus, Location
 from laneway._declare.health import Level, lasting
 from laneway._kafka import Admin
+from laneway._runtime.broker_monitor import BrokerMonitor
 from laneway._runtime.health.snapshot import Finding, Located, PartitionStatus, Snapshot
-from laneway._runtime.monitor import BrokerMonitor
 from laneway.errors import AdminError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from laneway._engines.spark.plan import Part, Position, TaskSpec, merged, pack
 from laneway._engines.spark.source_topic import SourceTopic, check_starts
 from laneway._engines.spark.worker import routes_of
 from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, Place
-from laneway._runtime.feeds import ABSENT, LOOK, Feeds, until_answered
+from laneway._runtime.due_offsets import ABSENT, LOOK, DueOffsets, until_answered
 from laneway._runtime.recreated import size_at_start
 from laneway.errors import DataLossError
 from laneway.observe import logger
@@ -51,7 +51,7 @@ class Planner:
         self._routes = routes_of(stream)
         self._admin = Admin(stream.client)
         self._group = GroupOffsets(stream.client, stream.app)
-        self._feeds = Feeds(stream.feeds, self._admin, may_create=stream.may_create)
+        self._feeds = DueOffsets(stream.feeds, self._admin, may_create=stream.may_create)
         self._source = SourceTopic(stream, self._admin)
         self._commits = GroupCommits(self._group, self._source.name)
         self._positions: dict[str, dict[Place, Position]] = {name: {} for name in stream.routes}
@@ -115,7 +115,7 @@ class Planner:
             until_answered(self._feeds.look)
             self._recovered = self._recovered or dict(self._feeds.logs)
         topic_id, recovered = self._topic_id, self._recovered
-        self._feeds.tend(lambda: self._line.answer(loss=self._source.guard(topic_id, begin)))
+        self._feeds.start_checks(lambda: self._line.answer(loss=self._source.guard(topic_id, begin)))
         parts = [self._part(place, at) for place, at in begin.items()]
         pool = max(self._feeds.partitions(self._stream.feeds[0]), len({part.partition for part in parts}))
         most = self._line.orders.tasks or self._stream.tasks
@@ -146,12 +146,12 @@ class Planner:
 
     def _take_positions(self) -> None:
         """Take the positions of the last batch, check for recreated topics, and commit the consequences."""
-        self._feeds.rest()
+        self._feeds.stop_checks()
         self._is_unclean &= not self._ends
         if self._ends:
             progress = self._line.progress(self._batch)
             if progress is None:
-                until_answered(self._as_the_group_says)
+                until_answered(self._reset_to_group)
             else:
                 for name, topic, partition, position in progress.positions:
                     self._positions[name][topic, partition] = position
@@ -163,7 +163,7 @@ class Planner:
             self._restart_if_other(at_most=0.0 if is_new else _LOOK_AT_ID)
         self._commits.commit(self._done(), self._topic_id)
 
-    def _as_the_group_says(self) -> None:
+    def _reset_to_group(self) -> None:
         """Reset the positions to the committed ones, which are never ahead of the finished ones."""
         known = self._group.known(self._ends)
         for place in self._ends:
@@ -258,8 +258,8 @@ class Planner:
 
     def _log_recreated(self) -> None:
         """Log retry topics that were deleted, and how many records were lost with them."""
-        while self._feeds.renewed:
-            topic, seen = self._feeds.renewed.popitem()
+        while self._feeds.recreated:
+            topic, seen = self._feeds.recreated.popitem()
             begin = self._places()
             waited = sum(max(0, end - begin.get(place, 0)) for place, end in seen.items())
             is_used = waited or any(offset for place, offset in begin.items() if place[0] == topic)

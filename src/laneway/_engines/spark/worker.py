@@ -14,11 +14,11 @@ from pyspark import cloudpickle
 from laneway._engines.spark.control_link import ControlLine, send_log_lines
 from laneway._garbage import collect_rarely
 from laneway._kafka import Admin, AssignedConsumer, sender_of
+from laneway._runtime.broker_monitor import BrokerMonitor
 from laneway._runtime.error_app import ErrorApp
 from laneway._runtime.handler_state import HandlerState
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.host import AppHost
-from laneway._runtime.monitor import BrokerMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,13 +169,13 @@ def worker_of(stream: QuerySpec) -> Worker:
     name = f"{stream.name}/{stream.digest}/{stream.errors and stream.errors.partitions}"
     worker = _workers.get(name)
     if worker is None:
-        _let_go()
+        _close_unused()
         worker = _workers[name] = Worker(stream)
     worker.used = time.monotonic()
     return worker
 
 
-def _let_go() -> None:
+def _close_unused() -> None:
     """Close the clients of queries that are probably over: a notebook's session outlives many of them."""
     since = time.monotonic() - _KEPT
     for name, worker in list(_workers.items()):

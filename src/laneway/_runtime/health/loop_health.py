@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from laneway._core.processor import Processor
     from laneway._declare.handler import HandlerSpec
     from laneway._kafka import Place
-    from laneway._runtime.monitor import BrokerMonitor
+    from laneway._runtime.broker_monitor import BrokerMonitor
     from laneway._runtime.partition import Partition
     from laneway._runtime.worker_loop import WorkerLoop
 

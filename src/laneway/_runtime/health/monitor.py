@@ -51,7 +51,7 @@ class HealthMonitor:
         self._life = life
         self._stalled_after = 30.0
         self._minimum_brokers = 1
-        self._noted = ("", 0.0)
+        self._warning = ("", 0.0)
         self._waits = ""
         """The message about partitions that are not assigned."""
         self._watched: Sequence[Progress] = ()
@@ -61,7 +61,7 @@ class HealthMonitor:
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._has_complained = False
+        self._has_logged = False
 
     def begin(
         self, status: StatusFile | None, *, stalled_after: timedelta = timedelta(seconds=30), minimum_brokers: int = 1
@@ -69,7 +69,7 @@ class HealthMonitor:
         """Start the monitor."""
         self._stalled_after, self._minimum_brokers = stalled_after.total_seconds(), minimum_brokers
         self._is_over, self._status = threading.Event(), status
-        self._noted, self._since = ("", 0.0), {}  # of this run only
+        self._warning, self._since = ("", 0.0), {}  # of this run only
         self._thread = threading.Thread(target=self._repeat, args=(self._is_over,), name="laneway-health", daemon=True)
         self._thread.start()
 
@@ -93,7 +93,7 @@ class HealthMonitor:
 
     def note(self, text: str) -> None:
         """Show a warning in the state until it is 12 s old. Any thread may call it."""
-        self._noted = (text, time.monotonic())
+        self._warning = (text, time.monotonic())
         self._life.note(text)
 
     def health(self) -> Health:
@@ -148,13 +148,13 @@ class HealthMonitor:
         for progress in self._watched:
             if text := progress.look(is_paused=self._is_paused).brokers.text:
                 self.note(text)
-        self._forget_note()
+        self._forget_warning()
         health, status = self.health(), self._status
-        self._note_waiting(health)
+        self._warn_of_missing_partitions(health)
         if status is not None and not self._is_over.is_set():
-            status.write(self._said(health))
+            status.write(self._content(health))
 
-    def _note_waiting(self, health: Health) -> None:
+    def _warn_of_missing_partitions(self, health: Health) -> None:
         """Show in the state that no partitions are assigned, as long as that lasts."""
         since = datetime.now(UTC) - _SOON
         text = next((each.text for each in health.reasons if each.code in _IDLE and each.since < since), "")
@@ -165,14 +165,14 @@ class HealthMonitor:
             self._life.note("", instead_of=self._waits)
             self._waits = ""
 
-    def _forget_note(self) -> None:
-        text, said = self._noted
-        if text and time.monotonic() - said > _NOTED:
-            self._noted = ("", 0.0)
+    def _forget_warning(self) -> None:
+        text, since = self._warning
+        if text and time.monotonic() - since > _NOTED:
+            self._warning = ("", 0.0)
             self._life.note("", instead_of=text)
 
-    def _said(self, health: Health) -> dict[str, Any]:
-        said: dict[str, Any] = {
+    def _content(self, health: Health) -> dict[str, Any]:
+        content: dict[str, Any] = {
             "state": self._life.state.value,
             "detail": self._life.detail,
             "health": health.as_dict(),
@@ -184,19 +184,19 @@ class HealthMonitor:
         }
         for progress in self._watched:
             seen = progress.watched.look()
-            said["brokers"].append(seen.where)
+            content["brokers"].append(seen.where)
             for topic, partition in sorted(seen.owned):
-                said["owned"].setdefault(topic, []).append(partition)
+                content["owned"].setdefault(topic, []).append(partition)
             for (topic, partition), lag in sorted(seen.lag.items()):
-                said["lag"].setdefault(topic, {})[str(partition)] = lag
-        return said
+                content["lag"].setdefault(topic, {})[str(partition)] = lag
+        return content
 
     def _repeat(self, is_over: threading.Event) -> None:
         while not is_over.is_set():
             try:
                 self.look()
             except Exception:  # noqa: BLE001 - what watches must not end the run, nor be silent
-                if not self._has_complained:
-                    self._has_complained = True
+                if not self._has_logged:
+                    self._has_logged = True
                     _log.exception("the health monitor failed; it continues")
             is_over.wait(_EVERY)

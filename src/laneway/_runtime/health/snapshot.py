@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from laneway._declare.health import Level  # noqa: TC001 - part of a public value
-from laneway._runtime.monitor import BrokerView
+from laneway._runtime.broker_monitor import BrokerView
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -121,7 +121,7 @@ def _run_ivy(work: Path, target: Path, progress: Progress | None) -> None:
                 counts[stage] = min(counts[stage] + 1, total)
                 progress(stage, counts[stage], total)
     if ivy.returncode or not target.is_dir():
-        reasons = [line.strip() for line in last if _tells_why(line)]
+        reasons = [line.strip() for line in last if _is_reason(line)]
         raise BrokerError(
             f"The Kafka jars cannot be fetched: {_in_short(reasons) or 'Ivy gave no reason'}. Fix: check the network; "
             "a proxy is set with JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…, a mirror with LANEWAY_IVY_SETTINGS=FILE"
@@ -134,7 +134,7 @@ def _stage_of(line: str) -> str | None:
     return "downloading" if "[SUCCESSFUL ]" in line else None
 
 
-def _tells_why(line: str) -> bool:
+def _is_reason(line: str) -> bool:
     marks = ("not found:", "Exception", "download failed", "FAILED", "Server access", "unresolved dependency", "rror:")
     return any(mark in line for mark in marks)
 

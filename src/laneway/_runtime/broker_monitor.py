@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from laneway._kafka import Admin, Place
-    from laneway._runtime.feeds import Feeds
+    from laneway._runtime.due_offsets import DueOffsets
     from laneway._runtime.partition import Partition
 
 __all__ = ["TIMEOUT", "BrokerMonitor", "BrokerView"]
@@ -63,8 +63,8 @@ class BrokerMonitor:
     The ends of owned partitions take one small request to each of their leaders. All topics are requested only when
     that fails, or to count the brokers.
 
-    A deleted error topic is created again, like its source; retry topics are created by `Feeds`, which also reports
-    what is lost.
+    A deleted error topic is created again, like its source; retry topics are created by `DueOffsets`, which reports
+    what is lost with one.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class BrokerMonitor:
         clients: Clients,
         owned: Mapping[Place, Partition | None],
         *,
-        feeds: Sequence[Feeds] = (),
+        feeds: Sequence[DueOffsets] = (),
         sources: Collection[str] = (),
         errors: Mapping[str, str],
         may_create: bool,
@@ -148,8 +148,8 @@ class BrokerMonitor:
                 is_answered = False
                 continue
             found |= {place: (partition.epoch, ends.get(place, 0)) for place, partition in asked.items()}
-            while feeds.renewed:
-                self.recreated.append(feeds.renewed.popitem())
+            while feeds.recreated:
+                self.recreated.append(feeds.recreated.popitem())
         self.view = replace(self.view, due=found)
         return is_answered
 

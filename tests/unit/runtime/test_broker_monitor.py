@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from laneway._kafka import MISSING, BrokerUnavailableError
-from laneway._runtime.monitor import BrokerMonitor
+from laneway._runtime.broker_monitor import BrokerMonitor
 from laneway.errors import AdminError
 from support.waiting import eventually
 
@@ -147,7 +147,7 @@ class Due:
 
     def __init__(self):
         self.delayed = {"orders.retry"}
-        self.answer, self.asked, self.forgot, self.renewed = {("orders", 0): 90, ("orders.retry", 0): 7}, [], 0, {}
+        self.answer, self.asked, self.forgot, self.recreated = {("orders", 0): 90, ("orders.retry", 0): 7}, [], 0, {}
 
     def ends(self, begin):
         self.asked.append(begin)
@@ -194,10 +194,10 @@ def test_a_recreated_retry_topic_is_known_before_what_is_due_of_it(admin):
     """Else it would be read on at the old offsets."""
     due = Due()
     monitor, _ = due_of(admin, due)
-    due.renewed = {"orders.retry": {("orders.retry", 0): 9}}
+    due.recreated = {"orders.retry": {("orders.retry", 0): 9}}
     monitor.ask_due()
     assert list(monitor.recreated) == [("orders.retry", {("orders.retry", 0): 9})]
-    assert due.renewed == {}
+    assert due.recreated == {}
 
 
 def test_it_asks_by_itself(admin, monitor):

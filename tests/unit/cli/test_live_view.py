@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from laneway._runtime.lifecycle import State
-from laneway.cli._view import RunView, _spark_line
+from laneway.cli._live_view import RunView, _spark_line
 from laneway.events import CopyFailed, RecordHandled, RecordParked, RecordRetried
 from laneway.observe import Tally
 
@@ -162,7 +162,7 @@ def test_what_is_waited_for_in_the_middle_of_the_work(shows_waits, expected):
 def test_waits_that_take_turns_are_logged_once(monkeypatch):
     """A broker that is away is found by several parts, each in its own words, once a second."""
     output, now = io.StringIO(), [1000.0]
-    monkeypatch.setattr("laneway.cli._view.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("laneway.cli._live_view.time.monotonic", lambda: now[0])
     with RunView("billing", output=output, shows_waits=True) as view:
         for detail in ("", "no answer", "cannot write", "no answer", "cannot write", "", "no answer", ""):
             view.state_changed(State.CONSUMING, detail)

@@ -1,4 +1,4 @@
-"""Feeds: the topics of one query, and how far each may be read now."""
+"""DueOffsets: the topics of one query, and how far each may be read now."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laneway._kafka import Admin, Place
     from laneway._runtime.topics import Feed
 
-__all__ = ["ABSENT", "LOOK", "Feeds", "until_answered"]
+__all__ = ["ABSENT", "LOOK", "DueOffsets", "until_answered"]
 
 _log = logger("runtime")
 
@@ -36,7 +36,7 @@ _SAY = 30.0  # seconds between two lines about a topic that is missing and may n
 _ASK = 0.1  # seconds between requests for due offsets
 
 
-class Feeds:
+class DueOffsets:
     """Asks for the ends and due offsets of a source and its retry topics, for the planner.
 
     The source is the first feed. With *may_create* missing retry topics are created, and get as many partitions as
@@ -48,20 +48,20 @@ class Feeds:
         self._timeout = timeout
         self._admin = admin
         self._may_create = may_create
-        self._said = 0.0
+        self._warned_at = 0.0
         self._numbers: dict[str, list[int]] = {}
         self._refreshed = 0.0
         self._due = {feed.topic: DueEnds(feed.delay) for feed in feeds if feed.delay}
         self._asked: dict[str, tuple[float, dict[Place, int]]] = {}
         self._lock = threading.Lock()
-        self._is_tended = threading.Event()
-        self._tender: threading.Thread | None = None
+        self._is_checking = threading.Event()
+        self._thread: threading.Thread | None = None
         self._guard: Callable[[], None] = lambda: None
         self.delayed = {feed.topic for feed in feeds if feed.delay or feed.step}
         """The topics with a delay."""
         self.logs: dict[Place, int] = {}
         """The ends of all logs at the last request."""
-        self.renewed: dict[str, dict[Place, int]] = {}
+        self.recreated: dict[str, dict[Place, int]] = {}
         """Recreated retry topics, and the old ends of their logs."""
 
     def numbers(self, feed: Feed) -> list[int]:
@@ -89,23 +89,23 @@ class Feeds:
         places = [(topic, partition) for topic, numbers in self._numbers.items() for partition in numbers]
         logs = self._admin.ends_of(places, self._timeout) if places else {}
         for topic in {place[0] for place, end in logs.items() if end < self.logs.get(place, 0)}:
-            self._renew(topic)
+            self._mark_recreated(topic)
         self.logs = logs
 
-    def tend(self, guard: Callable[[], None]) -> None:
+    def start_checks(self, guard: Callable[[], None]) -> None:
         """Check the topics about once a second on a thread, while a batch runs.
 
         A copy waits for its retry topic, the batch for the copy, and the next check for the batch.
         """
         self._guard = guard
-        self._is_tended.set()
-        if self._tender is None:
-            self._tender = threading.Thread(target=self._keep_tending, name="laneway-tender", daemon=True)
-            self._tender.start()
+        self._is_checking.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._check_regularly, name="laneway-topic-checks", daemon=True)
+            self._thread.start()
 
-    def rest(self) -> None:
+    def stop_checks(self) -> None:
         """Stop the checks: the batch is over."""
-        self._is_tended.clear()
+        self._is_checking.clear()
 
     def ends(self, begin: dict[Place, int]) -> dict[Place, int]:
         """The offset up to which each partition may be read: before the first record that is not due."""
@@ -146,27 +146,27 @@ class Feeds:
                 found = len(numbers[feed.topic])
                 if found < wanted:
                     if not found and self._numbers.get(feed.topic):
-                        self._renew(feed.topic)
+                        self._mark_recreated(feed.topic)
                     self._make(feed.topic, found, wanted)
                     numbers[feed.topic] = self._admin.partitions(feed.topic)
             self._numbers = numbers
             self._refreshed = time.monotonic()
 
-    def _keep_tending(self) -> None:
-        while self._is_tended.wait():
+    def _check_regularly(self) -> None:
+        while self._is_checking.wait():
             time.sleep(_TEND)
-            if self._is_tended.is_set():
+            if self._is_checking.is_set():
                 with suppress(AdminError):  # no answer: retried soon
                     self._guard()
                     if len(self._feeds) > 1:
                         self.forget()
                         self._refresh()
 
-    def _renew(self, topic: str) -> None:
+    def _mark_recreated(self, topic: str) -> None:
         """Handle a retry topic that was deleted: its offsets start again."""
         for feed in self._feeds[1:]:
             if feed.topic == topic:
-                self.renewed.setdefault(topic, {place: end for place, end in self.logs.items() if place[0] == topic})
+                self.recreated.setdefault(topic, {place: end for place, end in self.logs.items() if place[0] == topic})
                 self.logs = {place: end for place, end in self.logs.items() if place[0] != topic}
                 self._due[topic] = DueEnds(feed.delay)
                 self._asked.pop(topic, None)
@@ -175,8 +175,8 @@ class Feeds:
         if not self._may_create:
             lacks = f"has {found} partitions and needs {wanted}" if found else "is missing"
             text = f"the retry topic {topic} {lacks}, and create_topics is false; nothing is read until you change it"
-            if time.monotonic() - self._said > _SAY:
-                self._said = time.monotonic()
+            if time.monotonic() - self._warned_at > _SAY:
+                self._warned_at = time.monotonic()
                 _log.warning(text)
             raise BrokerUnavailableError(text)
         try:

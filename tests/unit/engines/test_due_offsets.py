@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from laneway._core.due import DueEnds
-from laneway._runtime import feeds as _feeds
-from laneway._runtime.feeds import Feeds
+from laneway._runtime import due_offsets as _feeds
+from laneway._runtime.due_offsets import DueOffsets
 from laneway._runtime.topics import Feed
 
 DELAY = 60.0
@@ -72,7 +72,7 @@ def write(logs, clock, ahead=0.0):
 
 def test_nothing_is_due_before_its_delay_and_all_is_after_it(clock, logs):
     """Two records a second apart fall due a second apart."""
-    feeds = Feeds(FEEDS, logs)
+    feeds = DueOffsets(FEEDS, logs)
     write(logs, clock)
     clock.pass_(1.0)
     write(logs, clock)
@@ -89,13 +89,13 @@ def test_what_waited_while_nobody_looked_is_due_at_once(clock, logs):
     """After a restart the timestamps tell."""
     write(logs, clock)
     clock.pass_(3600)
-    assert due(Feeds(FEEDS, logs)) == 1
+    assert due(DueOffsets(FEEDS, logs)) == 1
 
 
 @pytest.mark.parametrize("step", [-3600.0, -1e9])
 def test_a_clock_set_back_delays_nothing_by_more_than_the_delay(clock, logs, step):
     """The timestamps lie in the future then; the steady clock tells that the delay is over."""
-    feeds = Feeds(FEEDS, logs)
+    feeds = DueOffsets(FEEDS, logs)
     write(logs, clock)
     due(feeds)
     clock.wall += step
@@ -107,7 +107,7 @@ def test_a_clock_set_back_delays_nothing_by_more_than_the_delay(clock, logs, ste
 
 def test_a_clock_set_forward_loses_nothing(clock, logs):
     """What was written before the step is due by the new time; what is written after it waits its delay."""
-    feeds = Feeds(FEEDS, logs)
+    feeds = DueOffsets(FEEDS, logs)
     write(logs, clock)
     due(feeds)
     clock.wall += 3600
@@ -122,7 +122,7 @@ def test_a_clock_set_forward_loses_nothing(clock, logs):
 
 def test_a_timestamp_of_next_year_holds_up_nothing_behind_it(clock, logs):
     """It and what is behind it wait no longer than the delay."""
-    feeds = Feeds(FEEDS, logs)
+    feeds = DueOffsets(FEEDS, logs)
     write(logs, clock, ahead=365 * 86_400)
     write(logs, clock)
     due(feeds)
@@ -134,7 +134,7 @@ def test_a_timestamp_of_next_year_holds_up_nothing_behind_it(clock, logs):
 
 def test_a_record_that_comes_between_look_and_question_is_not_run_early(clock, logs):
     """An old answer that all are due does not speak for what was written after it."""
-    feeds = Feeds(FEEDS, logs)
+    feeds = DueOffsets(FEEDS, logs)
     write(logs, clock)
     clock.pass_(DELAY + 1)
     assert due(feeds) == 1
@@ -145,7 +145,7 @@ def test_a_record_that_comes_between_look_and_question_is_not_run_early(clock, l
 
 def test_an_empty_retry_topic_costs_no_question(clock, logs):
     """The index of timestamps is asked only when something waits, and not at every look."""
-    feeds = Feeds(FEEDS, logs)
+    feeds = DueOffsets(FEEDS, logs)
     for _ in range(100):
         due(feeds)
         clock.pass_(0.01)

@@ -24,7 +24,7 @@ __all__ = ["RunView"]
 
 _REFRESH = 0.25
 _ASK = 1.0  # seconds between requests for the lag
-_SAID = 30.0  # seconds before a wait that alternates with others is printed again
+_REPEAT = 30.0  # seconds before a wait that alternates with others is printed again
 _WINDOW = 4  # refreshes over which throughput is averaged: one second, neither jumpy nor late
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
@@ -69,7 +69,7 @@ class RunView:
     _counts: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW + 1))
     _live: Any = None
     _newest: str = ""
-    _said: dict[str, float] = field(default_factory=dict)
+    _printed: dict[str, float] = field(default_factory=dict)
     _done: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -141,14 +141,14 @@ class RunView:
             return
         if self._live is None and (detail or not self.quiet):
             line = f"{self.title}: {state.value}{f' ({detail})' if detail else ''}"
-            if not is_same or not self._is_said(line, is_wait=bool(detail)):
-                self._newest, self._said[line] = line, time.monotonic()
+            if not is_same or not self._was_printed(line, is_wait=bool(detail)):
+                self._newest, self._printed[line] = line, time.monotonic()
                 self._print(line)
 
-    def _is_said(self, line: str, *, is_wait: bool) -> bool:
+    def _was_printed(self, line: str, *, is_wait: bool) -> bool:
         """Whether a line was the last one, or one of several waits that alternate. Their end is printed."""
-        self._said = {known: at for known, at in self._said.items() if time.monotonic() - at < _SAID}
-        return line == self._newest or (is_wait and line in self._said)
+        self._printed = {known: at for known, at in self._printed.items() if time.monotonic() - at < _REPEAT}
+        return line == self._newest or (is_wait and line in self._printed)
 
     def _begin(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name="laneway-view", daemon=True)
