@@ -89,7 +89,7 @@ class Call:
                     if answer is None:
                         handled.append(record)
                     else:
-                        report.outputs.append(((record,), self._encoded(answer)))
+                        report.outputs.append(((record,), self.encoded(answer)))
                 except Exception as error:  # noqa: BLE001 - the lane boundary: any failure of user code climbs the ladder
                     if not self._is_skipped(report, index, record, error):
                         break
@@ -119,7 +119,7 @@ class Call:
                     if answer is None:
                         handled.append(record)
                     else:
-                        report.outputs.append(((record,), self._encoded(answer)))
+                        report.outputs.append(((record,), self.encoded(answer)))
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
                     if not self._is_skipped(report, index, record, error):
                         break
@@ -132,33 +132,9 @@ class Call:
                 break
         return self._over(turn, report, began)
 
-    async def one_async(self, record: Record[Any]) -> TurnReport | None:
-        """As `single_async` with a turn of one record; None when it was handled and there is nothing more to say.
-
-        That is nearly every turn of a slow handler, and what a lane costs is made of such small things. The caller
-        takes the time.
-        """
-        report = None
-        try:
-            if self._decode is not None and record.raw is not None:
-                record.value = self._decode(record)
-            call = self._function(record)
-            answer = await (call if self._timeout is None else self._limited(call, self._timeout))
-            if answer is not None:
-                encoded = self._encoded(answer)
-                report = TurnReport()
-                report.outputs.append(((record,), encoded))
-                report.done.append(1)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
-            report = TurnReport()
-            report.done.append(int(self._is_skipped(report, 0, record, error)))
-        if report is not None:
-            report.calls = 1
-        return report
-
     def batch(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Call a sync function with the records of a turn together, or piece by piece."""
-        report, pieces = self._gather(turn)
+        report, pieces = self.gather(turn)
         began = self._clock.monotonic()
         for piece in pieces:
             start = self._clock.monotonic()
@@ -178,7 +154,7 @@ class Call:
 
     async def batch_async(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Await an async function with the records of a turn together, or piece by piece."""
-        report, pieces = self._gather(turn)
+        report, pieces = self.gather(turn)
         began = self._clock.monotonic()
         for piece in pieces:
             batch = Batch(piece.copy())
@@ -195,6 +171,16 @@ class Call:
                 if self._halts and self._is_enough(report, error):
                     break
         return self._closed(report, turn, pieces, began)
+
+    def answer(
+        self, records: list[Record[Any]], batch: Batch[Any], began: float
+    ) -> tuple[list[EncodedMessage] | None, dict[int, Exception]]:
+        """Call a sync function with records of a turn; its messages, and id of each marked record to its mark."""
+        answer = self._function(batch)
+        if self._timeout is not None:
+            self._check_limit(began, self._timeout)
+        encoded = None if answer is None else self.encoded(answer)
+        return encoded, self._fates(records, batch) if batch.fates else {}
 
     def _opened(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> Iterator[KeyQueue[Record[Any]]]:
         rest = iter(turn)
@@ -221,7 +207,7 @@ class Call:
         report.failures[index] = (record, error)  # type: ignore[assignment]  # of the others only exceptions are caught
         return False
 
-    def _gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[TurnReport, BatchPieces]:
+    def gather(self, turn: list[KeyQueue[Record[Any]]]) -> tuple[TurnReport, BatchPieces]:
         """What to call with; a kind that is wrong fails all of it before anything is called."""
         report = TurnReport()
         records = self._decoded(turn, report)
@@ -266,7 +252,7 @@ class Call:
 
     def _accept(self, report: TurnReport, pieces: BatchPieces, batch: Batch[Any], answer: object) -> None:
         """Take over what the handler returned. All that can fail comes first, so that a failed call leaves no trace."""
-        encoded = None if answer is None else self._encoded(answer)
+        encoded = None if answer is None else self.encoded(answer)
         records = pieces.now
         if batch.fates:
             fates = self._fates(pieces.now, batch)
@@ -335,7 +321,7 @@ class Call:
         report.seconds = self._clock.monotonic() - began
         return report
 
-    def _encoded(self, answer: object) -> list[EncodedMessage]:
+    def encoded(self, answer: object) -> list[EncodedMessage]:
         """Encode here, in the lane, so that a value which cannot be encoded fails its record."""
         return [
             (
