@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._declare.interceptors import Interceptors, name_of
 from laneway._runtime.runners.child import LOADING, Load
 from laneway._runtime.runners.locked import LockedRunner
-from laneway._runtime.runners.process_lane import ProcessLane
+from laneway._runtime.runners.process_lane import ProcessLane, RunEnded
 from laneway.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway.typing import Source
+
+    Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
 
 __all__ = ["ProcessRunner"]
 
@@ -41,7 +43,7 @@ class ProcessRunner(LockedRunner):
     A call that takes longer than the handler's time limit is stopped: its process is killed, its record fails with
     `HandlerTimeoutError`, and only when the process is gone may the next record of its key begin. A process that dies
     by itself fails the record that it was at with `HandlerDiedError`. What came of the records before it in the same
-    turn is known all the same, because a child notes each outcome before it begins the next call.
+    turn is known all the same, because a child sends each outcome before it begins the next call.
 
     Args:
         processor: where turns begin and end; it has as many lanes as there are processes.
@@ -49,10 +51,9 @@ class ProcessRunner(LockedRunner):
         clock: the time.
         lock: guards the processor; processors that share a backlog share it too.
         processes: how many children there may be; each is started when there is work for it.
-        setups: run in each child before its first record.
-        cleanups: run in each child when it ends cleanly.
+        hooks: setups, run in each child before its first record, and cleanups, run when it ends cleanly.
         is_kept: let the children live when a run is over, for further ones: see `take_on` and `close`.
-        dumps: pickles what a child runs; given by a process that has no main module which a child could import.
+        pickler: has `dumps` for what a child runs; not `pickle` where there is no main module to import.
 
     Raises:
         DeclarationError: when the handler cannot run in another process, with what to do.
@@ -66,18 +67,16 @@ class ProcessRunner(LockedRunner):
         lock: threading.Lock | None = None,
         *,
         processes: int,
-        setups: Sequence[Callable[[], Any]] = (),
-        cleanups: Sequence[Callable[[], Any]] = (),
+        hooks: Hooks = ((), ()),
         is_kept: bool = False,
-        dumps: Callable[[Any], bytes] | None = None,
+        pickler: Any = pickle,
     ) -> None:
         _check(route, processes)
         super().__init__(processor, clock, lock, processes)
         self._route = route
         self._is_kept = is_kept
-        load = Load(_for_child(route), tuple(setups), tuple(cleanups))
-        self._load = _pickled(load, dumps or _dumps)
-        self._main = _main_module(self._load) if dumps is None else {"sys_argv": sys.argv}
+        self._load = _pickled(Load(_for_child(route), *map(tuple, hooks)), pickler)
+        self._main = _main_module(self._load) if pickler is pickle else {"sys_argv": sys.argv}
         self._lanes: list[ProcessLane] = []
         self._over = threading.Event()
 
@@ -135,20 +134,23 @@ class ProcessRunner(LockedRunner):
         try:
             # A child that had to go is replaced before the next turn is taken, so that no record waits for its start.
             while lane.ready() and (turn := self._next_turn(has_worked=has_worked)) is not None:
-                result = lane.execute(turn)
-                if result is None:
-                    break
+                report = lane.execute(turn)
                 has_worked = True
                 with self._lock:
-                    self._processor.settle(turn, result)
+                    self._processor.settle(turn, report)
                     self._idle += 1
                     self._wake_lanes()
-        except BaseException as error:  # noqa: BLE001 - an exit asked for, a setup that failed, a bug of ours: end the run
-            with self._lock:
-                self._broken = self._broken or error
-                self._changed.notify()
+        except RunEnded as end:
+            self._break(end.__cause__)
+        except BaseException as error:  # noqa: BLE001 - a bug of ours: end the run
+            self._break(error)
         finally:
             lane.close()
+
+    def _break(self, error: BaseException | None) -> None:
+        with self._lock:
+            self._broken = self._broken or error
+            self._changed.notify()
 
     def _next_turn(self, *, has_worked: bool) -> list[KeyQueue[Record[Any]]] | None:
         """Wait for a turn; None when the run is over."""
@@ -208,13 +210,9 @@ def _for_child(route: HandlerSpec) -> HandlerSpec:
     )
 
 
-def _dumps(load: Load) -> bytes:
-    return pickle.dumps(load, 5)
-
-
-def _pickled(load: Load, dumps: Callable[[Any], bytes]) -> bytes:
+def _pickled(load: Load, pickler: Any) -> bytes:
     try:
-        return dumps(load)
+        return pickler.dumps(load)  # type: ignore[no-any-return]
     except Exception as error:
         found = next((what for what, part in _parts(load) if not _is_picklable(part)), "something of it")
         raise DeclarationError(
