@@ -10,13 +10,13 @@ from laneway._core.deliveries import Deliveries
 from laneway._core.messages import Reply
 from laneway._core.outcome import Copy
 from laneway._core.state import HANGS
+from laneway._core.turn import TurnReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laneway._core.scheduler import KeyQueue
     from laneway._core.step import Step
-    from laneway._core.turn import TurnReport
     from laneway._declare.record import Record
 
     Turn = list[KeyQueue[Record[Any]]]
@@ -244,6 +244,25 @@ class Processor(Deliveries):
         self._end_turn(step, turn)
         report.forget_errors()
         rest.forget_errors()
+
+    def settle_one(self, turn: Turn, record: Record[Any], report: TurnReport | None, seconds: float) -> None:
+        """As `settle`, for a turn of one record; without a report it was handled and has led to nothing."""
+        if report is None and self._is_plain and self.is_sure and self._drain is None:
+            step = self._step_of_turn(turn)
+            if not step.is_guarded or not step.is_gone(record):
+                tally = self.tally
+                self.begun.pop(id(turn), None)
+                tally.calls += 1
+                tally.seconds += seconds
+                tally.handled += 1
+                self._turn_size.saw(1, seconds)
+                step.scheduler.settle(turn[0], 1)
+                self._end_turn(step, turn)
+                self._finish((record,))
+                return
+        report = report or TurnReport.of(record)
+        report.seconds = seconds
+        self.settle(turn, report)
 
     def _settle(self, step: Step, turn: Turn, report: TurnReport, *, is_outage: bool) -> None:
         """Act on what happened to queues."""

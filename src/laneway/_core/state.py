@@ -111,6 +111,8 @@ class ProcessorState:
         self._within = spec.within.total_seconds()
         self._most_records, self._most_size = spec.buffer.records, int(spec.buffer.size)
         self._is_ordered_by_key = spec.kept_order == "key" and spec.order_by is None
+        self._is_plain = self.breaker is None and not self.events.wants_ends
+        """Whether a record that was handled need not be reported."""
 
     @property
     def ready(self) -> int:

@@ -89,3 +89,8 @@ class TurnReport(msgspec.Struct, eq=False):
         self.failures.clear()
         self.members.clear()
         self.reasons.clear()
+
+    @classmethod
+    def of(cls, record: Record[Any]) -> TurnReport:
+        """Of a turn whose only record was handled."""
+        return cls(done=[1], handled=[record], calls=1)

@@ -192,7 +192,7 @@ def test_a_bug_in_our_own_code_ends_the_run(error, monkeypatch):
     def broken(self, *turn):
         raise error
 
-    monkeypatch.setattr(Processor, "settle", broken)
+    monkeypatch.setattr(Processor, "settle_one", broken)
     with pytest.raises(type(error), match=str(error)):
         run(handle, make_records(3, keys=3), lanes=3)
 

@@ -195,6 +195,7 @@ class _Calls:
     def __init__(self, route: HandlerSpec, line: socket.socket) -> None:
         self._call = Call(route, SystemClock())
         self._halts = route.breaker is not None
+        self._limit = route.timeout.total_seconds() if route.timeout else None
         self._retry = route.retry
         self._line = line
         self._one: KeyQueue[Record[Any]] = KeyQueue(None, [], lane=0, taken=1, is_busy=True)
@@ -277,13 +278,16 @@ class _Calls:
         records = [self._records[place] for place in places]
         batch = Batch(records.copy())  # a handler that sorts or empties its list must not do so to ours
         try:
-            messages, marks = self._call.answer(records, batch, began)
+            answer = self._call.function(batch)
+            if self._limit is not None:
+                self._call.check_limit(began, self._limit)
+            marks = self._call.fates(records, batch) if batch.fates else {}
+            progress.messages = None if answer is None else packed(self._call.encoded(answer))
             progress.marked = [
                 (at, Raised.of(marks[id(record)], self._retry))
                 for at, record in enumerate(records)
                 if id(record) in marks
             ]
-            progress.messages = None if messages is None else packed(messages)
         except Exception as error:  # noqa: BLE001 - user code
             progress.raised = Raised.of(error, self._retry)
         progress.seconds = time.monotonic() - began

@@ -29,6 +29,7 @@ class EventLoopRunner:
     def __init__(self, processor: Processor, call: Call, clock: Clock) -> None:
         self._processor = processor
         self._execute = call.batch_async if processor.spec.is_batch else call.single_async
+        self._one = None if processor.spec.is_batch else call.one_async
         processor.call = call
         self._clock = clock
         self._lanes: set[asyncio.Task[None]] = set()
@@ -124,9 +125,20 @@ class EventLoopRunner:
         lane.add_done_callback(self._ended)
 
     async def _lane(self, turn: list[KeyQueue[Record[Any]]] | None) -> None:
-        processor, execute, changed = self._processor, self._execute, self._changed
+        processor, execute, one, now, changed = (
+            self._processor,
+            self._execute,
+            self._one,
+            self._clock.monotonic,
+            self._changed,
+        )
         while turn is not None:
-            processor.settle(turn, await execute(turn))
+            if one is not None and len(turn) == 1 == turn[0].taken:
+                record, began = turn[0].items[turn[0].start], now()
+                report = await one(record)
+                processor.settle_one(turn, record, report, now() - began)
+            else:
+                processor.settle(turn, await execute(turn))
             # Keys may be ready for other lanes, postponed, or waiting for their copies: the reader looks again.
             changed.set()
             turn = processor.take()
