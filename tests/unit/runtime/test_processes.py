@@ -25,7 +25,7 @@ from laneway._core.processor import Processor
 from laneway._declare.interceptors import Interceptors
 from laneway._runtime.runners import ProcessRunner
 from laneway._runtime.runners import child as _child
-from laneway._runtime.runners import locked as _locked
+from laneway._runtime.runners import threads as _threads
 from laneway._runtime.runners.child import LOADING
 from laneway._runtime.runners.process_frames import Raised, RunTurn, decode_answer, rebuilt, row_of, take_frame
 from laneway.errors import DeclarationError, EngineError, HandlerDiedError, HandlerTimeoutError
@@ -1062,7 +1062,7 @@ def test_a_blocked_handler_bounds_what_is_read():
 
 def test_wake_makes_it_look_at_once(monkeypatch):
     """A reader that would sleep for a minute sees what has changed when it is woken."""
-    monkeypatch.setattr(_locked, "_LOOK", 60.0)
+    monkeypatch.setattr(_threads, "_LOOK", 60.0)
     source = _Later(orders("nothing"), [])
     source.announces, source.has_news = True, False
     processor, runner = make(handlers.obey)
