@@ -156,7 +156,7 @@ class TryAgain:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """The record waits on the retry topic of a step."""
+    """A copy of the record waits on the retry topic of a step."""
 
     step: int
 
