@@ -80,7 +80,9 @@ class Recovery:
         parks = [worker for worker in self._of(source) if worker.spec.parks_behind]
         held = partitions if parks else unclean
         if held:
-            self._running.append(_Run(source, held, lambda: self._look_up(source, held, starts, unclean)))
+            run = _Run(source, held, lambda: self._look_up(source, held, starts, unclean))
+            self._start(run)
+            self._running.append(run)
         return held
 
     def end(self, source: str, partition: int) -> None:
@@ -100,10 +102,18 @@ class Recovery:
             run.apply()
         return [place for run in over for place in run.places]
 
+    def _start(self, run: _Run) -> None:
+        """Begin a look-up, which must not keep the group waiting."""
+        threading.Thread(target=run.work, name="laneway-recovery", daemon=True).start()
+
+    def _clients(self) -> _Clients:
+        """What one look-up reads with."""
+        return _Clients(self._app, self._admin, self._options)
+
     def _look_up(
         self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], unclean: list[int]
     ) -> list[_Finding]:
-        clients = _Clients(self._app, self._admin, self._options)
+        clients = self._clients()
         try:
             return self._found(clients, source, partitions, starts, unclean)
         finally:
@@ -139,12 +149,7 @@ class _Run:
         self._look_up = look_up
         self._found: list[_Finding] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="laneway-recovery", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        return not self._thread.is_alive()
+        self.is_over = False
 
     def apply(self) -> None:
         """Tell the workers what was found, as far as it is of partitions that are still ours."""
@@ -157,8 +162,10 @@ class _Run:
             if deferred:
                 worker.post(Load(deferred, frozenset(gone)))
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Look up; `apply` gives what was found."""
         try:
             self._found = self._look_up()
         except BaseException as error:  # noqa: BLE001 - raised on the member's thread
             self._error = error
+        self.is_over = True

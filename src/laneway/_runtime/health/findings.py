@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from laneway._declare.health import Level, lasting
@@ -22,18 +21,21 @@ __all__ = ["found_at"]
 _SHOWN = 10  # stalled partitions that are findings of their own
 
 
-def found_at(progress: Progress, seen: Snapshot, *, stalled_after: float, minimum_brokers: int) -> Iterator[Finding]:
+def found_at(
+    progress: Progress, seen: Snapshot, now: float, *, stalled_after: float, minimum_brokers: int
+) -> Iterator[Finding]:
     """What is worth saying about one cluster.
 
     Args:
         progress: of its partitions.
         seen: how it is now.
+        now: the time, by the monotonic clock.
         stalled_after: seconds for which a partition may stand still.
         minimum_brokers: how many brokers there should be.
     """
     where, brokers = seen.where, seen.brokers
     if brokers.code:
-        yield Finding(Level.CRITICAL, brokers.code, where, brokers.words, time.monotonic() - brokers.since)
+        yield Finding(Level.CRITICAL, brokers.code, where, brokers.words, now - brokers.since)
     if brokers.brokers is not None and brokers.brokers < minimum_brokers:
         words = f"there are {brokers.brokers} brokers at {where}, and there should be {minimum_brokers}"
         yield Finding(Level.WARNING, "few-brokers", where, words)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from laneway._clock import SystemClock
 from laneway._declare.health import Stall, lasting
 from laneway._runtime.health.stalls import cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from laneway._clock import Clock
     from laneway._kafka import Place
     from laneway._runtime.health.snapshot import PartitionStatus, Snapshot, Watched
 
 __all__ = ["Progress"]
 
+_SYSTEM = SystemClock()
 _COMMITS = 10.0  # seconds; a commit is due every second
 _FULL = "the partition is not read on before it is finished, because commits can tell of no more records past it"
 
@@ -45,9 +47,11 @@ class Progress:
 
     Args:
         watched: what is looked at.
+        clock: the time.
     """
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: Watched, clock: Clock = _SYSTEM) -> None:
+        self._clock = clock
         self.watched = watched
         self._marks: dict[Place, _Mark] = {}
         self._lock = threading.Lock()
@@ -58,7 +62,7 @@ class Progress:
         Args:
             is_paused: nothing is to be read, so what waits in Kafka does not stand still.
         """
-        now, seen = time.monotonic(), self.watched.look()
+        now, seen = self._clock.monotonic(), self.watched.look()
         ends = seen.brokers.ends
         with self._lock:
             self._marks = {
@@ -69,7 +73,7 @@ class Progress:
 
     def uncommitted(self) -> dict[Place, float]:
         """Partitions where records are finished and the brokers do not know that, and for how many seconds."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         late = {place: now - mark.behind for place, mark in self._marks.items() if mark.behind is not None}
         return {place: seconds for place, seconds in late.items() if seconds > _COMMITS}
 
@@ -80,7 +84,7 @@ class Progress:
             seen: what `look` has given.
             after: how many seconds.
         """
-        now, ends = time.monotonic(), seen.brokers.ends
+        now, ends = self._clock.monotonic(), seen.brokers.ends
         still = {place: mark for place, mark in self._marks.items() if now - mark.since >= after}
         found = self._begun(seen, {place: mark for place, mark in still.items() if mark.kind == "begun"}, now)
         for place, mark in still.items():
