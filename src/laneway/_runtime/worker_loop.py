@@ -206,9 +206,13 @@ class WorkerLoop:
                 self._rebalance.is_leaving = True  # what could be finished is finished
                 self._is_stopping = self.is_leaving = True
 
+    def begin(self) -> None:
+        """Join the group; `step` reads."""
+        self._rebalance.begin()
+
     def run(self, until: Callable[[], bool]) -> None:
         """Join the group and work, until that is so."""
-        self._rebalance.begin()
+        self.begin()
         while not until():
             self._wait(self.step())
 
@@ -216,6 +220,10 @@ class WorkerLoop:
         """Commit what is finished for the last time, and see it acknowledged, for as long as that may take."""
         while not self._committer.commit_last(self._clock.monotonic()):
             self._wait(self.step())
+
+    def commit(self) -> bool:
+        """Commit what is finished now; False when the group did not take it."""
+        return self._committer.commit_now(self._clock.monotonic())
 
     def close(self) -> None:
         """Give everything back and leave the group."""
@@ -238,7 +246,7 @@ class WorkerLoop:
         now = self._polled = self._clock.monotonic()
         if now - self._tended >= _TEND:
             self._tended = now
-            self._tend(now)
+            self.tend(now)
         self._flow.hold(on=self._is_paused or self._is_stopping)
         wait = _POLL if self._flow.is_holding else self._poll_retries()
         room = 0 if self._flow.is_holding else self._flow.room(now)  # what retries have left of it
@@ -284,7 +292,8 @@ class WorkerLoop:
                 self._put(topic, records)
         return wait
 
-    def _tend(self, now: float) -> None:
+    def tend(self, now: float) -> None:
+        """Look at what is full and what may be read again, and commit when it is time; `step` does so often."""
         for topic, partition in self._recovery.done():
             for beside in self._plan.with_retries(topic):
                 if (beside, partition) in self.partitions:

@@ -24,14 +24,19 @@ OnDataLoss = Literal["fail", "continue"]
 
 @contextmanager
 def running(
-    app: App, *, kafka: FakeKafka | None = None, seed: int | None = None, on_data_loss: OnDataLoss = "fail"
+    app: App,
+    *,
+    kafka: FakeKafka | None = None,
+    seed: int | None = None,
+    on_data_loss: OnDataLoss = "fail",
+    members: int = 1,
 ) -> Iterator[FakeKafka]:
     """Run an app without a broker, without Spark and in virtual time.
 
-    The handlers run through the same pipeline as on Spark. Async handlers run on an event loop that jumps instead of
-    waiting, so ``await asyncio.sleep(20)`` takes no time. Sync handlers are called one at a time; ``time.sleep``
-    really sleeps, and a time limit of a sync handler is measured in real time. When the app's error consumer has a
-    schedule, its runs begin in virtual time too.
+    The handlers run through the same code as on the other engines. Async handlers run on an event loop that jumps
+    instead of waiting, so ``await asyncio.sleep(20)`` takes no time. Sync handlers are called one at a time;
+    ``time.sleep`` really sleeps, and a time limit of a sync handler is measured in real time. When the app's error
+    consumer has a schedule, its runs begin in virtual time too.
 
     Args:
         app: whose handlers to run. Its topics and error topics are created where they are missing.
@@ -39,6 +44,7 @@ def running(
         seed: mixes the order in which keys and partitions get their turn, the same way for the same seed. None is
             the plain order. With a seed the jitter of back-offs is fixed too.
         on_data_loss: what to do when records were deleted before they were read, in the words of the settings.
+        members: how many members of its group run it, each as a process of its own; `FakeKafka.members` gives them.
 
     Example:
         >>> from laneway import App, Retry, Topic
@@ -57,11 +63,18 @@ def running(
     """
     kafka = FakeKafka() if kafka is None else kafka
     with _seeded(seed):
-        member = kafka.attach(app, seed=seed, skip_lost=_skips_lost(on_data_loss), on_schedule=True)
+        skip_lost = _skips_lost(on_data_loss)
+        if members < 1:
+            raise DeclarationError(f"members={members}; an app is run by at least 1")
+        found = [
+            kafka.attach(app, seed=None if seed is None else seed + number, skip_lost=skip_lost, on_schedule=True)
+            for number in range(members)
+        ]
         try:
             yield kafka
         finally:
-            kafka.detach(member)
+            for member in found:
+                kafka.detach(member)
 
 
 @dataclass(slots=True)

@@ -124,6 +124,12 @@ class HealthMonitor:
             self._since = {name: since for name, since in self._since.items() if name in used}
         return Health.of(reasons)
 
+    def see(self) -> None:
+        """Remember where the partitions stand now; a loop on virtual time calls it when that has changed."""
+        with self._lock:
+            for progress in self._watched:
+                progress.look(is_paused=self._is_paused)
+
     def why(self, after: float) -> list[Stall]:
         """What stands still for so many seconds, and why; the longest first."""
         for progress in self._watched:
