@@ -24,7 +24,7 @@ class WaitingClock(Clock, Protocol):
     """A clock that can be waited with."""
 
     def sleep(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Wait for this many seconds."""
         ...
 
 

@@ -42,7 +42,7 @@ class Owner(PartitionOwner, Protocol):
         ...
 
     def give_back(self, places: list[Place], deadline: float) -> None:
-        """Commit what is finished of released partitions, and let go of them."""
+        """Commit what is finished of released partitions, and release them to the group."""
         ...
 
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.handler import check_together
 from laneway._declare.units import as_duration
-from laneway._runtime.group_loop import LoopClients, group_loop
 from laneway._runtime.health.monitor import HealthMonitor
 from laneway._runtime.health.pause import PauseControl
 from laneway._runtime.health.watched_loop import WatchedLoop
-from laneway._runtime.lease import Lease
 from laneway._runtime.lifecycle import Lifecycle, State
-from laneway._runtime.partition import Partitions
 from laneway._runtime.read_plan import ReadPlan
-from laneway._runtime.report import Reporter, RunReport
-from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.topics import feeds_of
 from laneway._runtime.worker_loop import Request
 from laneway.observe import Tally
-from laneway.testing._clients import FakeAdmin, FakeMonitor, FakeReader, FakeRecovery, FakeSender
-from laneway.testing._consumer import FakeConsumer
-from laneway.testing._worker import VirtualWorker
+from laneway.testing._fake_loop import FakeEvents, fake_loop
 
 if TYPE_CHECKING:
     import random
@@ -35,10 +27,11 @@ if TYPE_CHECKING:
     from laneway._declare.units import Duration
     from laneway._kafka import Place
     from laneway._runtime.worker_loop import WorkerLoop
-    from laneway.observe import Event
-    from laneway.testing._clock import FakeClock
+    from laneway.testing._clients import FakeMonitor
+    from laneway.testing._consumer import FakeConsumer
     from laneway.testing._kafka import FakeKafka
     from laneway.testing._loop import VirtualLoop
+    from laneway.testing._worker import VirtualWorker
 
 __all__ = ["FakeMember"]
 
@@ -80,7 +73,7 @@ class FakeMember:
         self._skip_lost = skip_lost
         self._limits = limits
         self._past = Tally()
-        self._events = _Events(app)
+        self._events = FakeEvents(app)
         self._changed = asyncio.Event()
         self.moved = asyncio.Event()
         """Set after each round of its loop, and at its end."""
@@ -288,45 +281,26 @@ class FakeMember:
                     self._kafka.grow(name, count)
 
     def _open(self) -> None:
-        kafka, app, routes, clock = self._kafka, self.app.name, self.app.routes, _LoopClock(self._kafka.clock)
-        sources = dict.fromkeys(route.topic.name for route in routes)
-        feeds = {topic: feeds_of(app, [route for route in routes if route.topic.name == topic]) for topic in sources}
         plan = ReadPlan.of(
-            feeds, skip_lost=self._skip_lost, limits=self._limits, budget=BUDGET, patience=_PATIENCE
-        )  # fmt: skip
-        self._workers = [
-            VirtualWorker(
-                route, app, sender=FakeSender(kafka), loop=self._virtual, listener=self._events, rng=self._rng,
-                progress=self._changed,
-            )
-            for route in routes
-        ]  # fmt: skip
-        by_topic: dict[str, list[VirtualWorker]] = {}
-        for worker in self._workers:
-            for topic in worker.topics:
-                by_topic.setdefault(topic, []).append(worker)
-        owned = Partitions()
-        delays = {feed.topic: feed.delay for found in feeds.values() for feed in found if feed.delay or feed.step}
-        self._monitor = monitor = FakeMonitor(kafka, owned, delays)
-        offsets = kafka.offsets.setdefault(app, {})
-        self._consumer = consumer = FakeConsumer(kafka, clock=clock, committed=offsets, rng=self._rng)
-        readers = {topic: FakeReader(kafka, skip_lost=self._skip_lost, rng=self._rng) for topic in plan.beside}
-        clients = LoopClients(
-            source=consumer,
-            commits=consumer,
-            retry_source=RetrySource(plan.beside, owned, {}, skip_lost=self._skip_lost, readers=readers),  # type: ignore[arg-type]
-            recovery=FakeRecovery(app, self._workers, kafka),
-            monitor=monitor,  # type: ignore[arg-type]  # as far as a loop asks
-            admin=FakeAdmin(kafka),  # type: ignore[arg-type]  # as above
-            lease=Lease(math.inf),
-            listener=self._events,
-            clock=clock,
+            {
+                topic: feeds_of(self.app.name, [route for route in self.app.routes if route.topic.name == topic])
+                for topic in dict.fromkeys(route.topic.name for route in self.app.routes)
+            },
+            skip_lost=self._skip_lost,
+            limits=self._limits,
+            budget=BUDGET,
+            patience=_PATIENCE,
         )
-        self._loop = loop = group_loop(plan, clients, by_topic, owned)
-        watched = WatchedLoop(loop, self._workers, monitor, sources=sources, where="memory", clock=kafka.clock)  # type: ignore[arg-type]
+        self._loop, self._consumer, self._monitor, self._workers = fake_loop(
+            self.app, plan, self._kafka, self._virtual, rng=self._rng, listener=self._events, progress=self._changed
+        )
+        monitor: Any = self._monitor  # as far as it is asked
+        watched = WatchedLoop(
+            self._loop, self._workers, monitor, sources=plan.topics, where="memory", clock=self._kafka.clock
+        )
         self._health.attend([watched], None)
-        self._pause.attend([_Paused(self, loop)], None)
-        loop.begin()
+        self._pause.attend([_Paused(self, self._loop)], None)
+        self._loop.begin()
 
     async def _work(self) -> None:
         while self._loop is not None and not self.has_left:
@@ -355,7 +329,7 @@ class FakeMember:
             return None
         self._prepare_topics()
         may_read = self._kafka.group(self.app.name).attend(consumer)
-        wait = [max(_TICK, consumer.deadline - clock.monotonic())]
+        wait = [max(_TICK, consumer.deadline - clock.monotonic())] if consumer.releasing else []
         if may_read:
             wait = self._read(loop)
         if consumer.epoch != epoch:
@@ -403,22 +377,6 @@ class FakeMember:
                 self._virtual.complete(result)
 
 
-class _Events:
-    """Gives events to the subscribers of an app at once; of each kind a few of each step of the test."""
-
-    def __init__(self, app: App) -> None:
-        report = RunReport(app.name)
-        self.reporter = Reporter(app, report, report.tally, None)
-
-    def event(self, event: Event) -> None:
-        """Something happened."""
-        self.reporter.keep(event)
-        self.reporter.flush()
-
-    def note(self, words: str) -> None:
-        """What lasts is said by `health` and `why`."""
-
-
 class _Paused:
     """What a pause holds back: the loop of a member."""
 
@@ -435,14 +393,3 @@ class _Paused:
     def is_quiet(self) -> bool:
         """Whether nothing is read and no call runs."""
         return self._loop.status().is_holding and not self._member.is_busy
-
-
-class _LoopClock:
-    """Virtual time for a loop that is driven step by step: it never waits inside a step."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.monotonic = clock.monotonic
-        self.wall = clock.wall
-
-    def sleep(self, seconds: float) -> None:
-        """The loop is driven again when there is something to do."""

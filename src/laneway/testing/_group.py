@@ -66,6 +66,8 @@ class FakeGroup:
     def attend(self, member: FakeConsumer) -> bool:
         """Let a member take and give back partitions, before it reads; False while it must not read."""
         if not member.is_member:
+            if any(place not in owner.owned for place, owner in self._wanted.items() if place in member.owned):
+                return False  # it hears of it when others are at work on what it had
             member.lose(member.owned)
             member.is_member = True
             self.join(member)

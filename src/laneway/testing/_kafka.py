@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from typing import TYPE_CHECKING
 
 from laneway._declare.error_consumer import ErrorRuns
@@ -193,6 +194,8 @@ class FakeKafka(FakeTopics):
         rng = None if seed is None else random.Random(seed)  # noqa: S311 - a schedule, not a secret
         member = FakeMember(app, self, self._loop, rng=rng, skip_lost=skip_lost)
         self._members.append(member)
+        if app.engine is None or app.engine() is None:
+            app.engine = weakref.ref(member)
         if on_schedule and len(self.members(app)) == 1:
             self._schedules[id(member)] = ErrorSchedule(self, self._loop, app, rng)
         return member
@@ -226,6 +229,8 @@ class FakeKafka(FakeTopics):
     def _forget(self, member: FakeMember) -> None:
         self._tally.add(member.tally)
         self._members.remove(member)
+        if member.app.engine is not None and member.app.engine() is member:
+            member.app.engine = None
 
     def _run(self, step: Callable[[VirtualLoop], None]) -> None:
         if self._loop is None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from laneway._runtime.health.monitor import HealthMonitor
+from laneway._runtime.lifecycle import Lifecycle
 from laneway.errors import DeclarationError
 from laneway.observe import Tally
 from laneway.testing._kafka import FakeKafka
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laneway._declare.app import App
+    from laneway._declare.health import Health, Stall
     from laneway._declare.units import Duration
+    from laneway.testing._fake_member import FakeMember
 
 __all__ = ["FakeEngine", "FakeReport", "running"]
 
@@ -116,11 +120,20 @@ class FakeEngine:
         self._seed = seed
         self._skips_lost = _skips_lost(on_data_loss)
         self._within = within
+        self._member: FakeMember | None = None
+
+    def health(self) -> Health:
+        """How the last run is doing, or was at its end, by the virtual clock."""
+        return HealthMonitor(Lifecycle()).health() if self._member is None else self._member.health()
+
+    def why(self, after: Duration = "1s") -> list[Stall]:
+        """What has stood still for so long in virtual time, and what it waits for."""
+        return [] if self._member is None else self._member.why(after)
 
     def run(self, app: App) -> FakeReport:
         """Handle everything that waits."""
         with _seeded(self._seed):
-            member = self._kafka.attach(app, seed=self._seed, skip_lost=self._skips_lost)
+            member = self._member = self._kafka.attach(app, seed=self._seed, skip_lost=self._skips_lost)
             try:
                 self._kafka.finish(within=self._within)
             finally:
