@@ -59,3 +59,8 @@ def __getattr__(name: str) -> Any:
     except KeyError:
         raise AttributeError(f"no door to {name!r}") from None
     return getattr(import_module(module), other or name)
+
+
+def set_commit_interval(seconds: float) -> None:
+    """Let the loops of this process commit so seldom, for tests of what happens before a first commit."""
+    import_module("laneway._runtime.commits")._COMMIT = seconds

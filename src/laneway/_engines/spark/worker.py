@@ -74,7 +74,7 @@ class Worker:
         self._admin: Admin | None = None
         # The processes of a run over an error topic end with their task: the next run may be far away.
         self._states = {
-            name: HandlerState(route, self.app, dumps=cloudpickle.dumps, keeps_processes=stream.errors is None)
+            name: HandlerState(route, self.app, pickler=cloudpickle, keeps_processes=stream.errors is None)
             for name, route in routes.items()
         }
         errors = {route.error_topic_of(self.app): route.topic.name for route in routes.values() if route.rerun is None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from laneway._declare.health import Level, lasting
@@ -22,11 +21,13 @@ __all__ = ["findings_of"]
 _SHOWN = 10  # stalled partitions that are findings of their own
 
 
-def findings_of(progress: Progress, seen: Snapshot, *, stalled_after: float, minimum_brokers: int) -> Iterator[Finding]:
+def findings_of(
+    progress: Progress, seen: Snapshot, now: float, *, stalled_after: float, minimum_brokers: int
+) -> Iterator[Finding]:
     """The findings about one cluster."""
     where, brokers = seen.where, seen.brokers
     if brokers.code:
-        yield Finding(Level.CRITICAL, brokers.code, where, brokers.text, time.monotonic() - brokers.since)
+        yield Finding(Level.CRITICAL, brokers.code, where, brokers.text, now - brokers.since)
     if brokers.brokers is not None and brokers.brokers < minimum_brokers:
         text = f"{brokers.brokers} brokers at {where}; at least {minimum_brokers} are expected"
         yield Finding(Level.WARNING, "few-brokers", where, text)
