@@ -251,7 +251,3 @@ class FakeSender:
         while self._answers:
             delivered, error = self._answers.popleft()
             delivered(error)
-
-    def hurry(self) -> None:
-        """Nothing waits here."""
-        self.poll()
