@@ -59,6 +59,3 @@ class Sender(Protocol):
 
     def poll(self) -> None:
         """Run the callbacks of finished deliveries."""
-
-    def hurry(self) -> None:
-        """As `poll`; also send queued messages at once, because no more will come."""

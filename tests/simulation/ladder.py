@@ -113,9 +113,6 @@ class _Sender:
                 ladder.failed_tries += 1
             letter.delivered(letter.error)
 
-    def hurry(self):
-        self.poll()
-
     @property
     def next_due(self):
         return min((letter.landed if letter.lands else letter.acked for letter in self.flying), default=None)

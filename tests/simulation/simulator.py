@@ -60,9 +60,6 @@ class _Sender:
                 self.failed += 1
             letter[6](error)
 
-    def hurry(self):
-        self.poll()
-
     def _answer(self, letter):
         _, topic, _, value, headers, _, _ = letter
         if topic == "out":

@@ -117,9 +117,6 @@ class FakeSender:
                 self.acked.append(message)
             delivered(error)
 
-    def hurry(self):
-        self.poll()
-
 
 class LateSender(FakeSender):
     """Answers nothing for some seconds after the first message, and counts how often it was asked."""

@@ -43,9 +43,6 @@ class Post:
         for delivered in waiting:
             delivered(self.error)
 
-    def hurry(self):
-        self.poll()
-
 
 def row(offset, key=b"k", partition=0):
     return Record("orders", partition, offset, int(time.time() * 1000), key, b"v", (), 2, b"v")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from laneway._core.headers import Reduction
     from laneway._core.turn import EncodedMessage
     from laneway._declare.handler import HandlerSpec
-    from laneway._declare.record import Headers, Record
+    from laneway._declare.record import Record
 
 __all__ = ["CopyWriter"]
 
@@ -49,14 +49,11 @@ class CopyWriter:
         # The same partition: what queues behind a record must be found where that record is. The time of this copy,
         # because the delay is counted from it; the record's own is in a header.
         now = int(self._clock.wall() * 1000)
-        encoded = (self._retry_topics[step - 1], record.key, record.raw, (), record.partition, now)
         failure = None if error is None else Failure.of(error, with_trace=False)
-        return RetryCopy(self, step, encoded, record, failure, error if self._keeps_cause else None, superseded)
-
-    def retry_headers(self, record: Record[Any], failure: Failure | None, step: int, now: int) -> Headers:
-        """The headers of a copy for a retry topic that was made at a time."""
         due = now + self._delays[step - 1]
-        return deferred_headers(record, failure, app=self._app, handler=self._spec.name, step=step, due=due)
+        headers = deferred_headers(record, failure, app=self._app, handler=self._spec.name, step=step, due=due)
+        encoded = (self._retry_topics[step - 1], record.key, record.raw, headers, record.partition, now)
+        return RetryCopy(step, encoded, record, failure, error if self._keeps_cause else None, superseded)
 
     def for_error(
         self,

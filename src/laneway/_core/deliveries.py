@@ -54,7 +54,7 @@ class Deliveries(ProcessorState):
                         copies.append(copy)
                     elif isinstance(copy, RetryCopy):
                         copy.key = queue.key
-                        self.outbox.collect(copy, self._clock.monotonic())
+                        self.outbox.send_unawaited(copy, self._clock.monotonic())
         step.scheduler.advance(queue, over)
         if awaits_ack:
             queue.taken = 1  # it has begun: what a partition that is given away has in it may not be dropped
@@ -141,9 +141,8 @@ class Deliveries(ProcessorState):
         if not outbox.pending:
             outbox.late = ()
             return
-        is_idle = not (self.lanes.busy or self.can_start)
         landed: list[RetryCopy] = []
-        for message, error in outbox.poll(now, is_idle=is_idle, is_awaited=is_idle and self.is_closing):
+        for message, error in outbox.poll(now):
             if error is None:
                 self._arrived(message, landed)
             else:

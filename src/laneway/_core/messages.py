@@ -8,12 +8,11 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Hashable, Mapping, Sequence
 
-    from laneway._core.copies import CopyWriter
     from laneway._core.headers import Failure, Reduction
     from laneway._core.outbox import Generation
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import EncodedMessage
-    from laneway._declare.record import Headers, Record
+    from laneway._declare.record import Record
 
 __all__ = ["CopyMessage", "ErrorCopy", "PendingMessage", "Reply", "ReplyMessage", "RetryCopy"]
 
@@ -42,11 +41,6 @@ class PendingMessage:
     def records(self) -> Sequence[Record[Any]]:
         """What led to it."""
         return ()
-
-    def headers(self) -> Headers:
-        """Those that are sent."""
-        headers: Headers = self.encoded[3]
-        return headers
 
     def answered(self, error: Exception | None) -> None:
         """The sender's answer. It is acted upon at the next poll of the outbox, not inside of the sender."""
@@ -131,21 +125,13 @@ class CopyMessage(PendingMessage):
 
 
 class RetryCopy(CopyMessage):
-    """A copy for a retry topic. Its headers are made when it is sent.
+    """A copy for a retry topic."""
 
-    Not kept: hundreds of copies are on their way at once, and a dozen headers each push the records that come in
-    meanwhile out of the processor's cache.
-    """
+    __slots__ = ("step",)
 
-    __slots__ = ("step", "writer")
-
-    def __init__(self, writer: CopyWriter, step: int, *rest: Any) -> None:
+    def __init__(self, step: int, *rest: Any) -> None:
         super().__init__(*rest)
-        self.writer = writer
         self.step = step
-
-    def headers(self) -> Headers:
-        return self.writer.retry_headers(self.record, self.failure, self.step, self.encoded[5] or 0)
 
 
 class ErrorCopy(CopyMessage):

@@ -24,9 +24,7 @@ __all__ = ["Delivery", "Generation", "Late", "Outbox"]
 
 _NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
 _SOON, _LATE = 0.002, 0.05  # seconds between looks for answers: while they come, and when none has come for long
-_IN_VAIN = 0.01  # seconds between looks by when a hurry has not helped: there is something wrong with the broker
-_TOGETHER = 0.1  # seconds for which copies are collected: a request costs far more than a copy in it
-_HOLDS_KEY = 0.5  # seconds that a copy may take before its key waits for it; those of a busy task are collected first
+_HOLDS_KEY = 0.5  # seconds that a copy may take before its key waits for it
 _OVERDUE = 5.0  # seconds without an acknowledgement that are worth a warning; the client gives up much later
 _ASK = 4.0  # seconds after which the reason is asked for, so that it is known by then
 _GENERATION = 1.0  # seconds in which messages count as equally old
@@ -91,8 +89,6 @@ class Outbox:
         self._noticed = -_NOTICE_EVERY
         self._answers: deque[Delivery] = deque()
         self._later: list[tuple[float, int, PendingMessage]] = []
-        self._collected: list[PendingMessage] = []
-        self._collecting_since: float | None = None
         self._order = count()
         self._on_way: dict[str, int] = {}
         self._alone: dict[str, PendingMessage | None] = {}
@@ -126,11 +122,10 @@ class Outbox:
         self._accept(message)
         self._send(message)
 
-    def collect(self, copy: CopyMessage, now: float) -> None:
-        """Send a copy for which no key waits: a little later, together with others, while there is other work."""
-        self._accept(copy)
-        self._collected.append(copy)
+    def send_unawaited(self, copy: CopyMessage, now: float) -> None:
+        """Send a copy for which no key waits; `late_copies` gives it when it takes too long."""
         copy.late_at = now + _HOLDS_KEY
+        self.send(copy)
         self.watch(copy)
 
     def watch(self, copy: CopyMessage) -> None:
@@ -138,14 +133,8 @@ class Outbox:
         if copy.key is not None:
             self._unawaited.append(copy)
 
-    def poll(self, now: float, *, is_idle: bool = True, is_awaited: bool = False) -> list[Delivery]:
-        """Send what is due, and give what was answered.
-
-        Args:
-            now: the time.
-            is_idle: there is nothing to do meanwhile, so no copy is collected any longer.
-            is_awaited: nor will there be, so no message is to wait in the sender for others that might go with it.
-        """
+    def poll(self, now: float) -> list[Delivery]:
+        """What was answered."""
         if not self.pending:
             self.late = ()
             return []
@@ -153,12 +142,7 @@ class Outbox:
         if now - self._aged >= _GENERATION:
             self._aged = now
             self._look_for_late(now)
-        if self._collected:
-            self._send_collected(now, is_idle=is_idle)
-        if is_awaited and self.pause < _IN_VAIN:
-            self._sender.hurry()
-        else:
-            self._sender.poll()
+        self._sender.poll()
         if self._answers or self._quiet_since is None:
             self._quiet_since = now
         self.pause = min(_LATE, max(_SOON, (now - self._quiet_since) / 10))
@@ -211,23 +195,18 @@ class Outbox:
         gone = set(map(id, messages))
         self._later = [entry for entry in self._later if id(entry[2]) not in gone]
         heapq.heapify(self._later)
-        self._collected = [message for message in self._collected if id(message) not in gone]
         for topic, waiting in self._in_turn.items():
             self._in_turn[topic] = deque(message for message in waiting if id(message) not in gone)
 
     def waiting(self) -> list[PendingMessage]:
         """The messages that could be withdrawn."""
         found = [message for *_, message in self._later]
-        return [*found, *self._collected, *(message for waiting in self._in_turn.values() for message in waiting)]
+        return [*found, *(message for waiting in self._in_turn.values() for message in waiting)]
 
     @property
     def next_wake(self) -> float | None:
-        """When the next repeat is due, or what is collected."""
-        repeat = self._later[0][0] if self._later else None
-        if not self._collected:
-            return repeat
-        sent = 0.0 if self._collecting_since is None else self._collecting_since + _TOGETHER
-        return sent if repeat is None else min(sent, repeat)
+        """When the next repeat is due."""
+        return self._later[0][0] if self._later else None
 
     def _accept(self, message: PendingMessage) -> None:
         if not self.pending:
@@ -238,14 +217,6 @@ class Outbox:
         self.pending += 1
         self.size += message.size
         message.answers = self._answers
-
-    def _send_collected(self, now: float, *, is_idle: bool) -> None:
-        if self._collecting_since is None:
-            self._collecting_since = now
-        if is_idle or now - self._collecting_since >= _TOGETHER:
-            collected, self._collected, self._collecting_since = self._collected, [], None
-            for message in collected:
-                self._send(message)
 
     def _send_at(self, message: PendingMessage, at: float) -> None:
         heapq.heappush(self._later, (at, next(self._order), message))
@@ -265,7 +236,7 @@ class Outbox:
                 self._hand_over(waiting.popleft())
 
     def _hand_over(self, message: PendingMessage) -> None:
-        topic, key, value, _, partition, timestamp = message.encoded
+        topic, key, value, headers, partition, timestamp = message.encoded
         on_way = self._on_way.get(topic, 0)
         self._on_way[topic] = on_way + 1
         self._alone[topic] = None if on_way else message
@@ -274,7 +245,7 @@ class Outbox:
                 topic,
                 key=key,
                 value=value,
-                headers=message.headers(),
+                headers=headers,
                 partition=partition,
                 timestamp=timestamp,
                 delivered=message.answered,

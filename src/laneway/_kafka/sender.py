@@ -26,7 +26,6 @@ _ASK, _ANSWER = (
     0.5,
 )  # seconds between metadata requests for a topic, and for the answer: the runner waits for it
 _ANY = -1  # the key decides the partition
-_HURRY = 0.001  # seconds; the client's threads need a moment to notice the request
 
 
 class KafkaSender:
@@ -74,10 +73,6 @@ class KafkaSender:
         """Run the callbacks of finished deliveries."""
         self._producer.poll(0)
         self._tell_failed()
-
-    def hurry(self) -> None:
-        """Send queued messages without waiting for others, and run the callbacks of finished deliveries."""
-        self.flush(_HURRY)
 
     def flush(self, timeout: float) -> int:
         """Wait for all messages in flight; returns how many are still undelivered."""

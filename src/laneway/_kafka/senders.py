@@ -66,11 +66,6 @@ class ClusterSenders:
         for sender in self._all:
             sender.poll()
 
-    def hurry(self) -> None:
-        """Send queued messages without waiting for others, and run the callbacks of finished deliveries."""
-        for sender in self._all:
-            sender.hurry()
-
     def flush(self, timeout: float) -> int:
         """Wait for all messages in flight, at most *timeout*; returns how many are still undelivered."""
         end = time.monotonic() + timeout

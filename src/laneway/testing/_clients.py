@@ -64,8 +64,6 @@ class FakeSender:
             delivered, error = self._answers.popleft()
             delivered(error)
 
-    hurry = poll
-
 
 class FakeReader:
     """Reads ranges of one topic as an `AssignedConsumer` does.

@@ -150,7 +150,7 @@ ENCODED = ("topic", b"k", b"v", (), None, None)
 
 
 def retry_copy():
-    return RetryCopy(None, 1, ENCODED, make_record(), None, None)
+    return RetryCopy(1, ENCODED, make_record(), None, None)
 
 
 def error_copy(reduced=""):

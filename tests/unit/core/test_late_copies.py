@@ -160,29 +160,8 @@ def test_a_copy_that_is_too_large_is_parked_and_its_key_goes_on():
     assert room.work() == [1]
 
 
-def test_copies_go_together_while_there_is_work():
-    """A request costs more than a message in it; when nothing is left to do, they go at once."""
-    room = Room(0, 2)
-    room.admit((0, b"a"))
-    room.work()
-    room.admit((1, b"b"))
-    room.wait(0.01)
-    assert room.sender.sent == []
-    room.admit((2, b"c"))
-    room.work()
-    room.admit((3, b"d"))
-    room.wait(0.09)
-    assert room.sender.sent == []
-    room.wait(0.01)
-    assert [message["key"] for message in room.sender.sent] == [b"a", b"c"]
-
-    room.work()
-    room.wait(0.01)
-    assert room.processor.close().deferred == 2
-
-
 def test_a_copy_that_is_repeated_is_the_same():
-    """Its headers are made anew for each try; the time when it is due is not."""
+    """Also the time when it is due."""
     room = Room(0, answers=[ProduceError("down")])
     room.admit((0, b"a"))
     room.work()
@@ -207,7 +186,7 @@ def test_copies_that_are_safe_leave_nothing_behind():
         room.wait(0.01)
         room.wait(0.01)
         room.processor.close()
-        kept = [found for found in gc.get_objects() if type(found).__name__ == "_Along"]
+        kept = [found for found in gc.get_objects() if type(found).__name__ == "RetryCopy"]
         assert len(kept) <= 1  # the outbox remembers the one that set out alone
     finally:
         gc.enable()

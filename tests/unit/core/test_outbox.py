@@ -213,9 +213,6 @@ class Requests:
         for _, delivered in request:
             delivered(MessageTooLargeError("request") if is_refused else None)
 
-    def hurry(self):
-        self.poll()
-
 
 def test_a_message_that_is_too_large_does_not_spoil_its_neighbours():
     """Once, every copy of a request was made smaller, or its record parked, because one in it was too large."""

@@ -225,28 +225,6 @@ def test_an_error_keeps_nothing_alive_once_it_is_settled(kind):
         gc.enable()
 
 
-def test_nothing_waits_for_company_at_the_end():
-    """When copies are all that is left, they are sent without waiting for more; before that, they may wait."""
-    bench = Bench(raising(ValueError("bad")))
-    hurries = []
-    bench.sender.hurry = lambda: hurries.append(True)
-    bench.sender.is_silent = True
-    bench.processor.admit(make_records(2, keys=2))
-    bench.turn()
-    bench.processor.tick()
-    bench.processor.is_closing = True
-    bench.processor.tick()  # one record is left to be called
-    assert not hurries
-    while bench.turn():
-        pass
-    bench.processor.tick()
-    assert hurries
-    for _ in range(10):  # the broker is away: to hurry is in vain
-        bench.clock.advance(1.0)
-        bench.processor.tick()
-    assert len(hurries) < 3
-
-
 def test_an_error_topic_that_is_down_loses_nothing():
     """The record stays unfinished, and the outbox says why, until the topic is back."""
     bench = Bench(raising(ValueError()), answers=[ProduceError("down")] * 5)

@@ -21,8 +21,10 @@ _FETCH = 2_000  # records a fetch; while they are converted no lane gets the int
 _IDLE = 0.005  # seconds the reader waits for a source that does not wake it
 _LOOK = 0.02  # seconds at most between looks at what lanes left: postponed keys, copies, keys for lanes that are free
 _LONG_LOOK = 1.0  # seconds at most between looks while a breaker is open: lanes and the clock tell, this is to be sure
-_BLOCKED = 0.002  # seconds without a finished turn after which lanes are known to wait for something else
+_BLOCKED = 0.02  # seconds without a finished turn after which lanes are known to wait for more than the interpreter
+_SOON = 0.002  # seconds after which the reader looks again whether a further lane is useful
 _HAND_OVER = 50e-6  # seconds of the interpreter's time that a turn on a thread costs at least
+_FADES = 0.8  # what earlier turns count when one is finished
 _STACK = 512 * 1024  # bytes a lane's stack; the default of 8 MiB makes two thousand lanes look like a leak
 
 _STARTING = threading.Lock()
@@ -61,6 +63,8 @@ class LaneRunner:
         self._over = threading.Event()
         self._ended = 0.0
         """When a turn was last finished."""
+        self._calls = self._seconds = 0.0
+        """Of the last turns, the newest counting most; one alone may have waited for the interpreter."""
 
     @property
     def lock(self) -> threading.Lock:
@@ -115,7 +119,7 @@ class LaneRunner:
         if not self._announces and not source.is_exhausted and processor.room:
             return 0.001
         if processor.can_start:
-            return _BLOCKED  # a lane that was woken is about to begin, or a further one is useful soon
+            return _SOON  # a lane that was woken is about to begin, or a further one is useful soon
         wake, most = processor.next_wake, _LONG_LOOK if self._is_held else _LOOK
         if processor.outbox.pending:
             most = min(most, processor.outbox.pause)
@@ -180,6 +184,8 @@ class LaneRunner:
             processor = self._processor
             processor.settle(turn, report)
             self._ended = self._clock.monotonic()
+            self._calls = self._calls * _FADES + report.calls
+            self._seconds = self._seconds * _FADES + report.seconds
             self._idle += 1
             self._wake_lanes()
             if processor.acks.has_news:
@@ -227,7 +233,8 @@ class ThreadRunner(LaneRunner):
             self._ended = now  # nothing is under way that could be late
         elif now - self._ended > _BLOCKED:
             return processor.lanes.total  # the threads that work wait for something else than the interpreter
-        return min(processor.lanes.total, 1 + int(processor.pace / _HAND_OVER))
+        pace = self._seconds / self._calls if self._calls else processor.pace
+        return min(processor.lanes.total, 1 + int(pace / _HAND_OVER))
 
     def _lane(self) -> None:
         has_worked = False
