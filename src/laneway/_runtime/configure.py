@@ -14,7 +14,7 @@ from laneway._declare.handler import Buffer, check_together
 from laneway._declare.record import declared_topics
 from laneway._declare.retry import Retry
 from laneway.errors import DeclarationError, SettingsError
-from laneway.settings import Settings, load
+from laneway.settings import Settings, load, message_route, producer_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -159,13 +159,18 @@ def cluster_of(route: HandlerSpec, settings: Settings) -> str:
 
 
 def producers_elsewhere(routes: list[HandlerSpec], settings: Settings) -> dict[str, dict[str, Any]]:
-    """Options of producers for the other clusters that messages of these handlers may go to, by the cluster's name."""
-    targets = (address.partition("@")[2] for route in routes for address in route.addresses.values())
-    return {name: dict(settings.cluster(name).producer_options()) for name in targets if name}
+    """Options of the other clients that messages of these handlers may need, by the name that follows the ``@``."""
+    used = {address.partition("@")[2] for route in routes for address in route.addresses.values()}
+    found = {}
+    for name in {*settings.topics, *settings.producers}:
+        route = message_route(settings, name)
+        if route.client in used:
+            found[route.client] = dict(producer_options(settings, route))
+    return found
 
 
 def warn_unused_topics(app: App, settings: Settings) -> None:
-    """Log a warning for each name under ``topics`` that the code does not seem to have.
+    """Log a warning for each name under ``topics`` and ``producers`` that the code does not seem to have.
 
     Which topics a handler returns messages to shows only when it does so. What can be known before are the topics that
     handlers read and every `Topic` that was made until now.
@@ -175,16 +180,19 @@ def warn_unused_topics(app: App, settings: Settings) -> None:
         settings: the configuration.
     """
     known = {route.topic.name for route in app.routes} | declared_topics()
-    for name in settings.topics:
-        if name not in known:
-            _log.warning(
-                "topics.%s in the configuration: no handler of app %r reads this topic, and the code has made no "
-                "Topic(%r) so far, so the entry has no effect. Correct the name, or remove the entry; if a handler "
-                "makes this Topic only when it runs, make it at the top level of its module",
-                name,
-                app.name,
-                name,
-            )
+    reads = f"no handler of app {app.name!r} reads this topic, and "
+    for section, names, why in (("topics", settings.topics, reads), ("producers", settings.producers, "")):
+        for name in names:
+            if name not in known:
+                _log.warning(
+                    "%s.%s in the configuration: %sthe code has made no Topic(%r) so far, so the entry has no effect. "
+                    "Correct the name, or remove the entry; if a handler makes this Topic only when it runs, make it "
+                    "at the top level of its module",
+                    section,
+                    name,
+                    why,
+                    name,
+                )
 
 
 def _cluster_read_by(route: HandlerSpec, settings: Settings) -> str:
@@ -197,9 +205,9 @@ def _cluster_read_by(route: HandlerSpec, settings: Settings) -> str:
 def _addresses(cluster: str, settings: Settings) -> dict[str, str]:
     """Where messages of a handler that reads from *cluster* go, for each topic that the configuration names."""
     found = {}
-    for name, topic in settings.topics.items():
-        target = topic.cluster or settings.default_cluster
-        found[name] = topic.name if target == cluster else f"{topic.name}@{target}"
+    for name in {*settings.topics, *settings.producers}:
+        route = message_route(settings, name, cluster)
+        found[name] = route.topic if route.client == cluster else f"{route.topic}@{route.client}"
     return found
 
 

@@ -21,6 +21,13 @@ from laneway.settings._model import (
     SparkSettings,
     TopicSettings,
 )
+from laneway.settings._producers import (
+    MessageRoute,
+    TopicProducerSettings,
+    message_route,
+    producer_of,
+    producer_options,
+)
 from laneway.settings._reference import reference
 from laneway.settings._secret import Secret
 from laneway.settings._spark import is_secret, redaction
@@ -31,15 +38,20 @@ __all__ = [
     "ErrorSettings",
     "HandlerSettings",
     "HealthSettings",
+    "MessageRoute",
     "OauthSettings",
     "ProducerSettings",
     "Secret",
     "SecuritySettings",
     "Settings",
     "SparkSettings",
+    "TopicProducerSettings",
     "TopicSettings",
     "is_secret",
     "load",
+    "message_route",
+    "producer_of",
+    "producer_options",
     "redaction",
     "reference",
 ]

@@ -17,6 +17,7 @@ _READ_AHEAD = 16 * 2**20
 
 Options = dict[str, str | int | float | bool]
 
+_ACKS: dict[str, str | int] = {"all": "all", "leader": 1, "none": 0}
 _HEADERS = 64 * 2**10  # bytes that the headers of a copy may take
 _LARGEST = 10**9  # bytes; the client takes no larger limit
 
@@ -165,15 +166,20 @@ def consumer_options(cluster: ClusterSettings) -> Options:
     return options
 
 
-def producer_options(cluster: ClusterSettings) -> Options:
-    """Idempotent writes, unless the settings ask for the leader only."""
-    producer = cluster.producer
+def producer_options(cluster: ClusterSettings, producer: ProducerSettings | None = None) -> Options:
+    """Idempotent writes, unless the settings ask for fewer acknowledgements.
+
+    Args:
+        cluster: where to write.
+        producer: how, if not as the cluster says.
+    """
+    producer = producer or cluster.producer
     is_safe = producer.acks == "all"
     return {
         **{key: value for key, value in cluster.client.items() if _is_for_producers(key)},
         **client_options(cluster),
         "enable.idempotence": is_safe,
-        "acks": "all" if is_safe else 1,
+        "acks": _ACKS[producer.acks],
         # librdkafka takes fractions of a millisecond here, and only here.
         "linger.ms": producer.linger.total_seconds() * 1000,
         "delivery.timeout.ms": _milliseconds(producer.timeout),
