@@ -156,7 +156,6 @@ class Call:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the lane boundary
             report = TurnReport()
             report.done.append(int(self._is_skipped(report, 0, record, error)))
-        set_current_record(None)
         if report is not None:
             report.calls = 1
         return report
@@ -293,8 +292,7 @@ class Call:
         """Id of a marked record to what was said of it last.
 
         Raises:
-            DeclarationError: when a record was marked that is not in the batch: the one that was meant, of which it is
-                perhaps a copy, would count as handled.
+            DeclarationError: a marked record is not in the batch; the one that was meant would count as handled.
         """
         ours = {id(record) for record in piece}
         for record, _ in batch.fates:

@@ -12,7 +12,7 @@ __all__ = ["current_record", "set_current_record"]
 
 _current: ContextVar[Record[Any] | None] = ContextVar("laneway_current_record", default=None)
 set_current_record = _current.set
-"""Called by the lane before each call of a single handler, and with None after its turn."""
+"""Called by the lane before each call of a single handler, and with None after a turn of sync calls."""
 
 
 def current_record() -> Record[Any] | None:

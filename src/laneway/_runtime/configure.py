@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.breaker import Breaker
@@ -14,7 +12,7 @@ from laneway._declare.handler import Buffer, check_together
 from laneway._declare.record import declared_topics
 from laneway._declare.retry import Retry
 from laneway.errors import DeclarationError, SettingsError
-from laneway.settings import Settings, load, message_route, producer_options
+from laneway.settings import Settings, effective, message_route, producer_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,18 +60,6 @@ _WITHOUT_EFFECT = {
     ),
 }
 """Settings that change nothing for a kind of handler, why, and what to do."""
-
-
-def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
-    """The settings given, or those of ``laneway.yaml`` and the environment, under the engine's own arguments."""
-    chosen = {key: value for key, value in overrides.items() if value is not None}
-    if settings is None:
-        named = os.environ.get("LANEWAY_CONFIG")
-        path = Path(named) if named else Path("laneway.yaml")
-        found = path if named or path.exists() else None
-        profile = os.environ.get("LANEWAY_PROFILE", "default")
-        return load(found, profile=profile, environ=os.environ, overrides=chosen)
-    return settings.with_overrides(chosen) if chosen else settings
 
 
 def configured(app: App, settings: Settings) -> App:

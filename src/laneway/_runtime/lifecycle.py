@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from laneway._declare.state import State
 from laneway.observe import StateChanged
 
 if TYPE_CHECKING:
@@ -14,29 +14,6 @@ if TYPE_CHECKING:
     from laneway.observe import Listener
 
 __all__ = ["Lifecycle", "State"]
-
-
-class State(Enum):
-    """The states an engine goes through."""
-
-    INITIALISING = "initialising"
-    """Waiting for brokers and topics."""
-    STARTING = "starting"
-    """Clients or a Spark session are being made."""
-    CONSUMING = "consuming"
-    """Records are being handled."""
-    PAUSING = "pausing"
-    """Asked to handle nothing for now, while what was read is still handled."""
-    PAUSED = "paused"
-    """Asked to handle nothing for now, and nothing runs but tries that had been put off."""
-    STOPPING = "stopping"
-    """Asked to stop: what runs is finished and committed."""
-    STOPPED = "stopped"
-    """Nothing runs; after `stop_listening` it may be started again."""
-    CLOSING = "closing"
-    """Ending its work: on the direct engine it leaves the consumer group, on Spark the queries end."""
-    CLOSED = "closed"
-    """Nothing runs, because it was closed."""
 
 
 class Lifecycle:

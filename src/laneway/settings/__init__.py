@@ -12,7 +12,7 @@ from laneway.settings._cluster import (
     ProducerSettings,
     SecuritySettings,
 )
-from laneway.settings._load import load
+from laneway.settings._load import effective, load
 from laneway.settings._model import (
     ErrorSettings,
     HandlerSettings,
@@ -47,6 +47,7 @@ __all__ = [
     "SparkSettings",
     "TopicProducerSettings",
     "TopicSettings",
+    "effective",
     "is_secret",
     "load",
     "message_route",

@@ -171,8 +171,9 @@ def producer_options(cluster: ClusterSettings, producer: ProducerSettings | None
 
     Args:
         cluster: where to write.
-        producer: how, if not as the cluster says.
+        producer: how, if not as the cluster says; then no copies of records are written, so its limit is exact.
     """
+    headers = _HEADERS if producer is None else 0
     producer = producer or cluster.producer
     is_safe = producer.acks == "all"
     return {
@@ -184,7 +185,7 @@ def producer_options(cluster: ClusterSettings, producer: ProducerSettings | None
         "linger.ms": producer.linger.total_seconds() * 1000,
         "delivery.timeout.ms": _milliseconds(producer.timeout),
         # The client must never refuse a copy: its record was read, and the limit of the topic decides.
-        "message.max.bytes": _most(producer),
+        "message.max.bytes": _most(producer, headers),
         "compression.type": producer.compression,
         "queue.buffering.max.kbytes": producer.buffer_size // 1024,
         # The Java client's default: a key goes where other producers put it, also an empty key (librdkafka's default
@@ -193,10 +194,10 @@ def producer_options(cluster: ClusterSettings, producer: ProducerSettings | None
     }
 
 
-def _most(producer: ProducerSettings) -> int:
+def _most(producer: ProducerSettings, headers: int) -> int:
     """The largest message in bytes. One larger than the buffer would wait forever."""
     buffer = min(_LARGEST, producer.buffer_size // 1024 * 1024)
-    return buffer if producer.max_message_size is None else min(buffer, producer.max_message_size + _HEADERS)
+    return buffer if producer.max_message_size is None else min(buffer, producer.max_message_size + headers)
 
 
 def _milliseconds(value: timedelta) -> int:

@@ -98,4 +98,5 @@ def producer_of(settings: Settings, route: MessageRoute) -> ProducerSettings:
 
 def producer_options(settings: Settings, route: MessageRoute) -> dict[str, str | int | float | bool]:
     """Options of the client for a route, with unmasked secrets: do not print them."""
-    return _librdkafka.producer_options(settings.cluster(route.cluster), producer_of(settings, route))
+    own = None if route.producer is None else producer_of(settings, route)
+    return _librdkafka.producer_options(settings.cluster(route.cluster), own)

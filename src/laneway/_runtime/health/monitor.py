@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.health import Health, Level, Reason, Stall, moment
+from laneway._declare.state import State
 from laneway._runtime.health.findings import found_at
 from laneway._runtime.health.progress import Progress
 from laneway._runtime.health.snapshot import Finding
-from laneway._runtime.lifecycle import State
 from laneway.observe import logger
 
 if TYPE_CHECKING:

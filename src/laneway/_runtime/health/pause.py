@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from laneway._runtime.lifecycle import State
+from laneway._declare.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
