@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "WaitingClock"]
 
 
 class Clock(Protocol):
@@ -13,10 +13,16 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment."""
-        ...
 
     def wall(self) -> float:
         """Seconds since the epoch."""
+
+
+class WaitingClock(Clock, Protocol):
+    """A clock that can be waited with."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for this many seconds."""
         ...
 
 
@@ -25,3 +31,4 @@ class SystemClock:
 
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
+    sleep = staticmethod(time.sleep)

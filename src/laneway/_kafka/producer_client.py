@@ -36,6 +36,7 @@ _SLICE = 0.01  # seconds of one poll: a burst that begins meanwhile has its firs
 _YIELD = 0.0003  # seconds that a sending thread leaves to the thread that handles answers
 _FULL = 0.05  # seconds to wait for room in the buffer before looking again
 _MOST_WAITING = 10_000  # messages of an event loop that may wait for room, before it is blocked
+_HURRY = 0.001  # seconds; the client's threads need a moment to notice the request
 _CLOSED = "the producer is closed"
 _DISCARD = 5.0  # seconds to collect the answers of a client that is thrown away
 
@@ -63,9 +64,10 @@ class ProducerClient:
 
     Args:
         options: librdkafka options, as `ClusterSettings.producer_options` gives them.
+        has_thread: whether a thread handles answers; otherwise the owner calls `poll`, and they are handled there.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], *, has_thread: bool = True) -> None:
         self._options = quiet(options)
         self.replaced = 0
         """How often a fatal error made it throw its librdkafka client away."""
@@ -82,8 +84,10 @@ class ProducerClient:
         self._is_handling = False
         self._is_closed = False
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="laneway-producer", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if has_thread:
+            self._thread = threading.Thread(target=self._work, name="laneway-producer", daemon=True)
+            self._thread.start()
 
     def __len__(self) -> int:
         """How many messages have no answer yet."""
@@ -165,19 +169,23 @@ class ProducerClient:
         end = time.monotonic() + timeout
         while True:
             left = end - time.monotonic()
-            self._poll(0)
             self._flush(self._producer, max(0.0, min(left, 0.2)))
-            self._wake.set()
+            if self._thread is None:
+                self._tend()
+            else:
+                self._wake.set()
             if not self._is_pending or left <= 0:
                 return len(self)
 
     def poll(self) -> None:
         """Handle the answers that have come."""
         self._poll(0)
+        self._tend()
 
     def hurry(self) -> None:
         """Send what is queued without waiting for more messages, and handle the answers that have come."""
-        self._flush(self._producer, 0.001)
+        self._flush(self._producer, _HURRY)
+        self._tend()
 
     def topics(self, timeout: float) -> dict[str, str]:
         """The topics of the cluster, each with what is wrong with it.
@@ -200,7 +208,8 @@ class ProducerClient:
                 return
             self._is_closed = True
         self._wake.set()
-        self._thread.join(_DISCARD + 1)
+        if self._thread is not None:
+            self._thread.join(_DISCARD + 1)
         why = "the producer was closed before the brokers answered"
         while self._waiting:
             message, answered = self._waiting.popleft()
@@ -234,6 +243,8 @@ class ProducerClient:
         """A thread has sent messages: now and then it handles answers, too."""
         if self._is_closed:
             self._collect(self._producer, _CLOSED)  # it was closed after the sender had looked
+        if self._thread is None:
+            return
         self._since_poll += count
         if self._since_poll < _OWN:
             if not self._wake.is_set():
@@ -307,11 +318,7 @@ class ProducerClient:
     def _work(self) -> None:
         """Handle answers while no sending thread does, and whatever must not be done inside a callback."""
         while not self._is_closed:
-            while self._discarded:
-                self._collect(*self._discarded[0])
-                self._discarded.popleft()
-            self._send_waiting()
-            self._report_failed()
+            self._tend()
             if not self._is_pending:
                 self._wake.clear()
                 if not self._is_pending:
@@ -324,6 +331,16 @@ class ProducerClient:
                 self._poll(_SLICE)
                 self._is_handling = False
         self._report_failed()
+
+    def _tend(self) -> None:
+        """Do what must not be done inside a callback."""
+        while self._discarded:
+            self._collect(*self._discarded[0])
+            self._discarded.popleft()
+        if self._waiting:
+            self._send_waiting()
+        if self._failed:
+            self._report_failed()
 
     def _send_waiting(self) -> None:
         while self._waiting:

@@ -15,7 +15,6 @@ from laneway._core.commit_markers import since_of
 from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
 from laneway._kafka import BrokerUnavailableError, GroupConsumer
 from laneway._kafka import group_consumer as _group_consumer
-from laneway._runtime import rebalance as _rebalance
 from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
@@ -75,7 +74,6 @@ class Scene:
 
     def __init__(self, monkeypatch, function=None, *, is_forgiving=False, committed=(0, CLEAN), topic_id=""):
         self.clock = SleepingClock()
-        monkeypatch.setattr(_rebalance, "time", self.clock)
         self.consumer = Consumer(self.clock, committed)
         monkeypatch.setattr(_group_consumer, "Consumer", lambda options: self.consumer)
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
@@ -106,7 +104,7 @@ class Scene:
             plan, source=self.group, commits=self.group, workers=stations, partitions=self.partitions,
             flow=Flow(self.partitions, stations, [TOPIC]),
             recovery=Recovery("billing", [self.station], admin=None, options={}), logs=self.logs, admin=admin,
-            lease=Lease(float("inf")), listener=self.heard,
+            lease=Lease(float("inf")), listener=self.heard, clock=self.clock,
         )  # fmt: skip
         self.group.subscribe([TOPIC], self.rebalance)
 
@@ -326,7 +324,7 @@ def at_100(scene, **rest):
 @pytest.mark.parametrize(
     ("bounds", "told"),
     [
-        ((150, 200), "offset 100 is gone .the log begins at 150 now"),
+        ((150, 200), "offset 100 is gone .the log now begins at 150"),
         ((0, 30), r"orders\[0\] is at offset 100, its log ends at 30"),
         ((40, 80), r"orders\[0\] is at offset 100, its log ends at 80"),
         ((0, 150), r"orders\[0\] is at offset 100, its log ends at 150"),
@@ -360,7 +358,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     made.bounds = (150, 200)
     made.rebalance.out_of_range(PLACE, made.position)
     assert (made.seeks, made.processor.tally.lost) == ([150], 50)
-    assert made.heard.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
+    assert made.heard.notes == ["orders[0]: offset 100 is gone (the log now begins at 150): reading continues there"]
 
     made.read(range(150, 160))
     made.work_off()
@@ -630,7 +628,7 @@ def test_a_retry_topic_that_was_not_recreated_is_read_on(scene):
 def test_a_retry_topic_that_was_recreated_ends_the_run(scene):
     """What waited there is lost, and nobody has said that this does not matter."""
     made = suspected(scene, (-1001, ""))
-    with pytest.raises(DataLossError, match="was deleted while it was in use: at least 3 records that waited in it"):
+    with pytest.raises(DataLossError, match="was deleted while it was in use: at least 3 deferred records"):
         made.logs.settle_suspects()
 
 
@@ -642,7 +640,7 @@ def test_a_retry_topic_that_was_recreated_begins_at_its_start_when_asked_to_go_o
 
     assert (made.partitions[PLACE].paused, made.position, made.processor.tally.lost) == (set(), 0, 3)
     assert made.heard.notes == [
-        f"the retry topic {TOPIC} was deleted while it was in use: at least 3 records that waited in it are lost"
+        f"the retry topic {TOPIC} was deleted while it was in use: at least 3 deferred records are lost"
     ]
 
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from laneway._runtime.health import progress as _progress
 from laneway._runtime.health.progress import Progress
 from support.watched import Seen
 
@@ -14,7 +13,7 @@ HERE = ("orders", 0)
 
 
 class Clock:
-    """The time of a module, moved by hand."""
+    """Time that a test moves."""
 
     def __init__(self):
         self.now = 1000.0
@@ -26,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    monkeypatch.setattr(_progress, "time", found)
+    monkeypatch.setattr(Followed, "clock", found, raising=False)
     return found
 
 
@@ -35,7 +34,7 @@ class Followed:
 
     def __init__(self, **lows):
         self.seen = Seen()
-        self.progress = Progress(self.seen)
+        self.progress = Progress(self.seen, self.clock)
 
     def stalls(self, after=30.0, *, is_paused=False):
         return self.progress.stalls(self.progress.look(is_paused=is_paused), after)
@@ -57,7 +56,7 @@ def test_an_idle_partition_does_not_stand_still(clock):
 
     [stall] = followed.stalls()
     assert (stall.code, stall.offset, stall.age) == ("unread", 5, timedelta(seconds=31))
-    assert stall.words == "1 record waits to be read; the brokers give none"
+    assert stall.words == "1 record to read; the brokers return none"
     assert followed.stalls(is_paused=True) == []
 
 
@@ -82,7 +81,7 @@ def test_a_partition_that_is_held_for_its_commit_says_so(clock):
     [stall] = followed.stalls(0.0)
 
     assert (stall.code, stall.offset) == ("running", 3)
-    assert "the partition is not read on before it is finished, because commits can tell of no more" in stall.words
+    assert "the partition is paused until it is finished, because the commit metadata is full" in stall.words
 
 
 def test_what_holds_a_partition_back_is_said(clock):
@@ -94,7 +93,7 @@ def test_what_holds_a_partition_back_is_said(clock):
     clock.now += 31
 
     [stall] = followed.stalls()
-    assert stall.words == "1 record waits to be read; what its former owner has left is being looked up"
+    assert stall.words == "1 record to read; what its former owner has left is being looked up"
 
 
 def test_records_that_wait_for_their_delay_do_not_stand_still(clock):
@@ -105,7 +104,7 @@ def test_records_that_wait_for_their_delay_do_not_stand_still(clock):
     followed.stalls()
     clock.now += 600
     [stall] = followed.stalls()
-    assert (stall.code, stall.words) == ("delay", "2 records wait to be read; each of them when it is 10m old")
+    assert (stall.code, stall.words) == ("delay", "2 records to read; each is handled when it is 10m old")
     clock.now += 31
     assert [stall.code for stall in followed.stalls()] == ["unread"]
 
