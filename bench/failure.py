@@ -34,8 +34,8 @@ import figures
 from machine import machine, tempo
 
 from laneway import App, Retry, SparkEngine, Topic
+from laneway._declare.state import State
 from laneway._kafka import Admin, produce_many
-from laneway._runtime.lifecycle import State
 from laneway.devkit.bench._usage import Usage
 from laneway.devkit.bench._workloads import fill
 from laneway.devkit.broker import FULL_SPEED, ephemeral

@@ -3,6 +3,7 @@
 from laneway._core.acks import Ack
 from laneway._declare.app import App
 from laneway._declare.breaker import Breaker
+from laneway._declare.context import current_record
 from laneway._declare.error_consumer import ErrorConsumer
 from laneway._declare.handler import Buffer
 from laneway._declare.health import Health, Level, Stall
@@ -40,6 +41,7 @@ __all__ = [
     "Topic",
     "by_field",
     "by_header",
+    "current_record",
 ]
 
 

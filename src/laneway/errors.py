@@ -11,6 +11,7 @@
     │   ├── CheckpointError   Spark's temporary folder cannot be written
     │   └── DataLossError     unread records are gone from the topic
     ├── ProduceError          the brokers did not accept a message
+    │   ├── InDoubtError           it is unknown whether they have it
     │   ├── MessageTooLargeError   it is larger than the topic allows
     │   └── TimestampRefusedError  its timestamp is further from now than the topic allows
     ├── AdminError            a topic or offset request failed
@@ -39,6 +40,7 @@ __all__ = [
     "EngineError",
     "HandlerDiedError",
     "HandlerTimeoutError",
+    "InDoubtError",
     "LanewayError",
     "MessageTooLargeError",
     "Problem",
@@ -134,6 +136,10 @@ class DataLossError(EngineError):
 
 class ProduceError(LanewayError):
     """The brokers did not accept a message."""
+
+
+class InDoubtError(ProduceError):
+    """It is unknown whether the brokers have a message: its client ended after it was sent and before the answer."""
 
 
 class MessageTooLargeError(ProduceError):

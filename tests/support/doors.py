@@ -30,7 +30,7 @@ _ROOMS = {
     "Query": "laneway._engines.spark.query",
     "Record": "laneway._declare.record",
     "RunReport": "laneway._runtime.report",
-    "State": "laneway._runtime.lifecycle",
+    "State": "laneway._declare.state",
     "TaskReport": "laneway._engines.spark.plan",
     "configured": "laneway._runtime.configure",
     "decode_finished": "laneway._core.finished_map",

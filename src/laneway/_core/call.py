@@ -11,6 +11,7 @@ from laneway._core.breaker import uncalled
 from laneway._core.interceptors import StandIns, intercepted, producing
 from laneway._core.turn import TurnReport
 from laneway._declare.breaker import is_failure
+from laneway._declare.context import set_current_record
 from laneway._declare.record import Batch, Record
 from laneway.codecs import Framed, Raw
 from laneway.errors import DeclarationError, HandlerTimeoutError, LanewayError, SchemaRegistryError, Skip
@@ -77,6 +78,7 @@ class Call:
         for index, queue in enumerate(self._opened(turn, report)):
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
+                set_current_record(record)
                 try:
                     if decode is not None and record.raw is not None:
                         record.value = decode(record)
@@ -112,6 +114,7 @@ class Call:
         for index, queue in enumerate(self._opened(turn, report)):
             count = 0
             for record in queue.items[queue.start : queue.start + queue.taken]:
+                set_current_record(record)
                 try:
                     if decode is not None and record.raw is not None:
                         record.value = decode(record)
@@ -139,6 +142,7 @@ class Call:
         takes the time.
         """
         report = None
+        set_current_record(record)
         try:
             if self._decode is not None and record.raw is not None:
                 record.value = self._decode(record)
@@ -206,6 +210,7 @@ class Call:
         return chain((first,), rest)
 
     def _over(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport, began: float) -> TurnReport:
+        set_current_record(None)
         self._open.pop(id(turn), None)
         report.calls += len(report.failures)
         report.seconds = self._clock.monotonic() - began
@@ -287,8 +292,7 @@ class Call:
         """Id of a marked record to what was said of it last.
 
         Raises:
-            DeclarationError: when a record was marked that is not in the batch: the one that was meant, of which it is
-                perhaps a copy, would count as handled.
+            DeclarationError: a marked record is not in the batch; the one that was meant would count as handled.
         """
         ours = {id(record) for record in piece}
         for record, _ in batch.fates:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.interceptors import Interceptor
 
-__all__ = ["StandIns", "intercepted", "intercepted_copy", "producing"]
+__all__ = ["StandIns", "intercepted", "intercepted_copy", "produced", "producing"]
 
 
 class StandIns:
@@ -152,7 +152,7 @@ def producing(route: HandlerSpec) -> Callable[[Any], Iterable[Message[Any]]]:
         return partial(as_messages, handler=route.name)
 
     def produce(answer: Any) -> list[Message[Any]]:
-        passed = (_produced(message, interceptors) for message in as_messages(answer, route.name))
+        passed = (produced(message, interceptors) for message in as_messages(answer, route.name))
         return [message for message in passed if message is not None]
 
     return produce
@@ -182,7 +182,8 @@ def _copied(record: Record[Any]) -> Record[Any]:
     return record.replaced(headers=list(record.headers))
 
 
-def _produced(message: Message[Any], interceptors: Iterable[Interceptor]) -> Message[Any] | None:
+def produced(message: Message[Any], interceptors: Iterable[Interceptor]) -> Message[Any] | None:
+    """What the produce interceptors make of a message; None when one drops it."""
     for interceptor in interceptors:
         found = interceptor(message)
         if found is None:

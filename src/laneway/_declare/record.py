@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
@@ -11,7 +11,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from laneway.codecs import Codec, Framed, Raw
-from laneway.errors import DeclarationError, Reject, RetryAfter, Skip
+from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter, Skip
 
 if TYPE_CHECKING:
     from laneway._declare.units import Duration
@@ -118,22 +118,35 @@ class Message(Generic[V]):
         """
         return replace(self, **changes)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the function that took the key: it may be a lambda, and the key is known."""
+        topic = self.topic if self.topic.key is None else replace(self.topic, key=None)
+        return (Message, (topic, *(getattr(self, part.name) for part in fields(self)[1:])))
+
 
 @dataclass(frozen=True, slots=True)
 class Topic(Generic[V]):
-    """A topic's name and the codec of its values.
+    """A topic's name and the codecs of its values and keys.
 
     Args:
         name: the name used in code; a configuration may map it to another real name and cluster.
         value: the codec of the values; by default `Raw` (bytes), because it costs nothing.
+        key: gives the key of a message from its value, unless the message is made with a key of its own.
+        key_codec: the codec of the keys. Without one a key is bytes, or text that is encoded as UTF-8.
 
     Example:
         >>> Topic("orders").message(b"{}", key="42").key
         b'42'
+        >>> from laneway import Text
+        >>> Topic("orders", Text(), key=lambda order: order[:3]).message("abc, two books").key
+        b'abc'
     """
 
     name: str
     value: Codec[V] = _RAW  # type: ignore[assignment]  # Topic("x") is a Topic[bytes]
+    _: KW_ONLY
+    key: Callable[[V], Any] | None = None
+    key_codec: Codec[Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse names that Kafka would refuse."""
@@ -144,19 +157,62 @@ class Topic(Generic[V]):
             )
         if isinstance(self.value, Framed):
             object.__setattr__(self, "value", self.value.for_topic(self.name))
+        if isinstance(self.key_codec, Framed):
+            object.__setattr__(self, "key_codec", self.key_codec.for_topic(self.name, "key"))
         _declared.add(self.name)
 
     def message(
-        self, value: V | None, *, key: str | bytes | None = None, headers: Headers = (), partition: int | None = None
+        self,
+        value: V | None,
+        *,
+        key: Any = ...,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
     ) -> Message[V]:
-        """Create a message for this topic; a value of None is a tombstone, a text key is encoded as UTF-8."""
-        return Message(self, value, as_key(key), headers, partition)
+        """Create a message for this topic.
+
+        Args:
+            value: the value; None is a tombstone.
+            key: encoded with the topic's key codec; bytes, such as a record's key, are taken as they are. Not given:
+                the key that the topic takes from the value, or none. A tombstone of a topic with ``key=`` needs one.
+            headers: in order; names may repeat.
+            partition: by default the key decides.
+            timestamp: milliseconds since the epoch; by default the time at which it is sent.
+        """
+        if key is ...:
+            key = None if self.key is None else self._key_from(value)
+        return Message(self, value, self._encoded_key(key), headers, partition, timestamp)
+
+    def key_of(self, record: Record[Any]) -> Any:
+        """The key of a record, decoded with the key codec; None when it has no key."""
+        return record.key if record.key is None or self.key_codec is None else self.key_codec.decode(record.key)
+
+    def _key_from(self, value: V | None) -> Any:
+        if value is None:
+            raise DeclarationError(
+                f"a tombstone for topic {self.name!r} has no value to take its key from; write message(None, key=...)"
+            )
+        assert self.key is not None  # noqa: S101 - for the type checker: the caller has looked
+        return self.key(value)
+
+    def _encoded_key(self, key: Any) -> bytes | None:
+        if key is None or isinstance(key, bytes):
+            return key
+        if self.key_codec is not None:
+            return self.key_codec.encode(key)
+        if isinstance(key, str):
+            return key.encode()
+        raise CodecError(
+            f"a key of topic {self.name!r} is {type(key).__name__}; "
+            "give the topic a key_codec, or a key as text or bytes"
+        )
 
     def record(
         self,
         value: V | None,
         *,
-        key: str | bytes | None = None,
+        key: Any = ...,
         headers: Headers = (),
         partition: int = 0,
         offset: int = 0,
@@ -164,7 +220,9 @@ class Topic(Generic[V]):
     ) -> Record[V]:
         """Create a record of this topic, to call a handler in a test."""
         raw = None if value is None else self.value.encode(value)
-        name, place = as_key(key), (self.name, partition, offset, timestamp)
+        if key is ...:
+            key = None if self.key is None or value is None else self.key(value)
+        name, place = self._encoded_key(key), (self.name, partition, offset, timestamp)
         return Record(*place, name, raw, headers, len(raw or b"") + len(name or b""), value)  # type: ignore[arg-type]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway._runtime.configure import effective
+from laneway.settings import effective
 
 if TYPE_CHECKING:
     from laneway.settings import Settings

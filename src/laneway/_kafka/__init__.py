@@ -6,6 +6,7 @@ from laneway._kafka.errors import BrokerUnavailableError, FencedError
 from laneway._kafka.group import Group, GroupMember, GroupOffsets, OffsetAndMetadata, Place
 from laneway._kafka.group_consumer import GroupConsumer, PartitionOwner
 from laneway._kafka.produce_many import produce_many
+from laneway._kafka.producer_client import Answered, Encoded, ProducerClient
 from laneway._kafka.sender import KafkaSender
 from laneway._kafka.senders import sender_of
 from laneway._kafka.topic_ids import TopicIds
@@ -14,8 +15,10 @@ from laneway._kafka.topic_trouble import MISSING
 __all__ = [
     "MISSING",
     "Admin",
+    "Answered",
     "AssignedConsumer",
     "BrokerUnavailableError",
+    "Encoded",
     "FencedError",
     "Group",
     "GroupConsumer",
@@ -26,6 +29,7 @@ __all__ = [
     "OffsetRange",
     "PartitionOwner",
     "Place",
+    "ProducerClient",
     "TopicIds",
     "produce_many",
     "sender_of",

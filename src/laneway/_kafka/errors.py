@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from laneway.errors import AdminError, MessageTooLargeError, ProduceError, TimestampRefusedError
+from laneway.errors import AdminError, InDoubtError, MessageTooLargeError, ProduceError, TimestampRefusedError
 
 __all__ = [
     "BrokerUnavailableError",
@@ -26,6 +26,13 @@ _AUTH = {
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
+}
+_IN_DOUBT = {
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001 - as above
+    KafkaError._FATAL,  # noqa: SLF001 - as above
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    KafkaError.UNKNOWN_PRODUCER_ID,
+    KafkaError.DUPLICATE_SEQUENCE_NUMBER,
 }
 _PASSING = {
     KafkaError._TRANSPORT,  # noqa: SLF001 - as above
@@ -65,14 +72,21 @@ def as_refusal(what: str, error: KafkaException) -> AdminError:
     return (BrokerUnavailableError if is_passing else AdminError)(f"cannot {what}: {text_of(error)}")
 
 
-def as_produce_error(error: Any) -> ProduceError:
-    """The error of a failed delivery."""
-    kind = ProduceError
-    if error.code() in _TOO_LARGE:
-        return MessageTooLargeError(f"{error.name()}: {error.str()}; raise max.message.bytes of the topic")
-    if error.code() == KafkaError.INVALID_TIMESTAMP:
-        kind = TimestampRefusedError
-    return kind(f"{error.name()}: {error.str()}")
+def as_produce_error(error: Any, trouble: str = "") -> ProduceError:
+    """The error of a failed delivery.
+
+    Args:
+        error: librdkafka's.
+        trouble: what is known beside it.
+    """
+    code, text = error.code(), f"{error.name()}: {error.str()}" + (f" ({trouble})" if trouble else "")
+    if code in _TOO_LARGE:
+        return MessageTooLargeError(f"{text}; raise max.message.bytes of the topic")
+    if code == KafkaError._PURGE_QUEUE:  # noqa: SLF001 - as above
+        return ProduceError(f"the message was not sent: {trouble or text}")
+    if code in _IN_DOUBT:
+        return InDoubtError(f"the brokers may or may not have the message: {trouble or text}")
+    return (TimestampRefusedError if code == KafkaError.INVALID_TIMESTAMP else ProduceError)(text)
 
 
 def is_auth_error(error: Any) -> bool:

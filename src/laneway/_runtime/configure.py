@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.breaker import Breaker
@@ -14,7 +12,7 @@ from laneway._declare.handler import Buffer, check_together
 from laneway._declare.record import declared_topics
 from laneway._declare.retry import Retry
 from laneway.errors import DeclarationError, SettingsError
-from laneway.settings import Settings, load
+from laneway.settings import Settings, effective, message_route, producer_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,18 +61,6 @@ _WITHOUT_EFFECT = {
     ),
 }
 """Settings without effect on a kind of handler, with the reason and the fix."""
-
-
-def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
-    """The given settings, or those of ``laneway.yaml`` and the environment, overridden by the engine's arguments."""
-    chosen = {key: value for key, value in overrides.items() if value is not None}
-    if settings is None:
-        named = os.environ.get("LANEWAY_CONFIG")
-        path = Path(named) if named else Path("laneway.yaml")
-        found = path if named or path.exists() else None
-        profile = os.environ.get("LANEWAY_PROFILE", "default")
-        return load(found, profile=profile, environ=os.environ, overrides=chosen)
-    return settings.with_overrides(chosen) if chosen else settings
 
 
 def configured(app: App, settings: Settings) -> App:
@@ -158,27 +144,35 @@ def cluster_of(route: HandlerSpec, settings: Settings) -> str:
 
 
 def producers_elsewhere(routes: list[HandlerSpec], settings: Settings) -> dict[str, dict[str, Any]]:
-    """Producer options of the other clusters to which these handlers may send, by name."""
-    targets = (address.partition("@")[2] for route in routes for address in route.addresses.values())
-    return {name: dict(settings.cluster(name).producer_options()) for name in targets if name}
+    """Options of the other clients to which these handlers may send, by the name that follows the ``@``."""
+    used = {address.partition("@")[2] for route in routes for address in route.addresses.values()}
+    found = {}
+    for name in {*settings.topics, *settings.producers}:
+        route = message_route(settings, name)
+        if route.client in used:
+            found[route.client] = dict(producer_options(settings, route))
+    return found
 
 
 def warn_unused_topics(app: App, settings: Settings) -> None:
-    """Warn of names under ``topics`` that the code does not use.
+    """Warn of names under ``topics`` and ``producers`` that the code does not use.
 
     The topics of returned messages are known only at run time, so every `Topic` created so far counts as used.
     """
     known = {route.topic.name for route in app.routes} | declared_topics()
-    for name in settings.topics:
-        if name not in known:
-            _log.warning(
-                "topics.%s in the configuration: no handler of app %r reads this topic, and the code has created no "
-                "Topic(%r) so far, so the entry has no effect. Correct the name, or remove the entry; if a handler "
-                "creates this Topic only when it runs, create it at the top level of its module",
-                name,
-                app.name,
-                name,
-            )
+    reads = f"no handler of app {app.name!r} reads this topic, and "
+    for section, names, why in (("topics", settings.topics, reads), ("producers", settings.producers, "")):
+        for name in names:
+            if name not in known:
+                _log.warning(
+                    "%s.%s in the configuration: %sthe code has created no Topic(%r) so far, so the entry has no "
+                    "effect. Correct the name, or remove the entry; if a handler creates this Topic only when it runs, "
+                    "create it at the top level of its module",
+                    section,
+                    name,
+                    why,
+                    name,
+                )
 
 
 def _cluster_read_by(route: HandlerSpec, settings: Settings) -> str:
@@ -191,9 +185,9 @@ def _cluster_read_by(route: HandlerSpec, settings: Settings) -> str:
 def _addresses(cluster: str, settings: Settings) -> dict[str, str]:
     """Where messages of a handler that reads from *cluster* go, for each configured topic."""
     found = {}
-    for name, topic in settings.topics.items():
-        target = topic.cluster or settings.default_cluster
-        found[name] = topic.name if target == cluster else f"{topic.name}@{target}"
+    for name in {*settings.topics, *settings.producers}:
+        route = message_route(settings, name, cluster)
+        found[name] = route.topic if route.client == cluster else f"{route.topic}@{route.client}"
     return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from laneway._declare.state import State
 from laneway._declare.units import as_duration
 from laneway._runtime.health.monitor import HealthMonitor
-from laneway._runtime.lifecycle import Lifecycle, State
+from laneway._runtime.lifecycle import Lifecycle
 from laneway.errors import EngineError
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from laneway._declare.state import State
 from laneway.observe import StateChanged
 
 if TYPE_CHECKING:
@@ -15,32 +15,9 @@ if TYPE_CHECKING:
 
     from laneway.observe import Listener
 
-__all__ = ["Lifecycle", "State", "install_stop_signals", "stop_signals"]
-
+__all__ = ["Lifecycle", "install_stop_signals", "stop_signals"]
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class State(Enum):
-    """The states of an engine."""
-
-    INITIALISING = "initialising"
-    """Waiting for brokers and topics."""
-    STARTING = "starting"
-    """Creating clients or a Spark session."""
-    CONSUMING = "consuming"
-    """Records are being handled."""
-    PAUSING = "pausing"
-    """Paused by request; calls in flight are still running."""
-    PAUSED = "paused"
-    """Paused, and no call runs except retries that were already scheduled."""
-    STOPPING = "stopping"
-    """Stopping: records in flight are finished and committed."""
-    STOPPED = "stopped"
-    """Stopped; after `stop_listening` it can be started again."""
-    CLOSING = "closing"
-    """Leaving the consumer group (direct), or ending the queries (Spark)."""
-    CLOSED = "closed"
 
 
 class Lifecycle:

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.handler import check_together
+from laneway._declare.state import State
 from laneway._declare.units import as_duration
-from laneway._runtime.configure import configured, effective, warn_unused_topics
+from laneway._runtime.configure import configured, warn_unused_topics
 from laneway._runtime.controls import EngineControls
 from laneway._runtime.driver import Run
 from laneway._runtime.error_runs import ErrorSchedule, error_plans, only_run, run_plans
 from laneway._runtime.health.check import HealthCheck, check_function
-from laneway._runtime.lifecycle import State, stop_signals
+from laneway._runtime.lifecycle import stop_signals
 from laneway._runtime.report import Reporter, RunReport
 from laneway._runtime.status_file import StatusFile
 from laneway._runtime.topics import prepare_topics, until_ready
 from laneway.errors import DeclarationError
+from laneway.settings import effective
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway._declare.state import State
 from laneway._kafka import Admin, BrokerUnavailableError
 from laneway._runtime.configure import cluster_of, configured
-from laneway._runtime.lifecycle import Lifecycle, State
 from laneway.errors import AdminError, DeclarationError
 from laneway.observe import logger
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
+    from laneway._runtime.lifecycle import Lifecycle
     from laneway.settings import Settings
 
 __all__ = ["Feed", "LagReader", "create_beside", "feeds_of", "prepare_topics", "until_ready"]

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
-from laneway._runtime.lifecycle import State
+from laneway._declare.state import State
 from laneway.cli._errors_view import safe
 from laneway.events import BatchHandled, RecordHandled, RecordSkipped, StateChanged
 from laneway.observe import Tally

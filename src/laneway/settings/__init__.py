@@ -12,7 +12,7 @@ from laneway.settings._cluster import (
     ProducerSettings,
     SecuritySettings,
 )
-from laneway.settings._load import load
+from laneway.settings._load import effective, load
 from laneway.settings._model import (
     ErrorSettings,
     HandlerSettings,
@@ -20,6 +20,13 @@ from laneway.settings._model import (
     Settings,
     SparkSettings,
     TopicSettings,
+)
+from laneway.settings._producers import (
+    MessageRoute,
+    TopicProducerSettings,
+    message_route,
+    producer_of,
+    producer_options,
 )
 from laneway.settings._reference import reference
 from laneway.settings._secret import Secret
@@ -31,15 +38,21 @@ __all__ = [
     "ErrorSettings",
     "HandlerSettings",
     "HealthSettings",
+    "MessageRoute",
     "OauthSettings",
     "ProducerSettings",
     "Secret",
     "SecuritySettings",
     "Settings",
     "SparkSettings",
+    "TopicProducerSettings",
     "TopicSettings",
+    "effective",
     "is_secret",
     "load",
+    "message_route",
+    "producer_of",
+    "producer_options",
     "redaction",
     "reference",
 ]

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from laneway._declare.units import in_words
 from laneway.settings import _spark
+from laneway.settings._cluster import ProducerSettings
+from laneway.settings._producers import message_route, producer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path as FilePath
 
     from laneway.settings._cluster import ClusterSettings, SecuritySettings
@@ -38,6 +40,7 @@ def check(settings: Settings) -> Iterator[Finding]:
     for name, cluster in settings.clusters.items():
         yield from _security(("clusters", name, "security"), cluster.security)
         yield from _times(("clusters", name), cluster)
+    yield from _producers(settings)
     yield from _handlers(settings)
     yield from _topics(settings)
     for key, value in settings.spark.conf.items():
@@ -50,6 +53,7 @@ def _names(settings: Settings) -> Iterator[Finding]:
     named: dict[Path, str | None] = {("cluster",): settings.default_cluster}
     named |= {("handlers", name, "cluster"): entry.cluster for name, entry in settings.handlers.items()}
     named |= {("topics", name, "cluster"): entry.cluster for name, entry in settings.topics.items()}
+    named |= {("producers", name, "cluster"): entry.cluster for name, entry in settings.producers.items()}
     known = ", ".join(settings.clusters) or "none is declared"
     for path, cluster in named.items():
         if cluster and cluster not in settings.clusters:
@@ -57,7 +61,7 @@ def _names(settings: Settings) -> Iterator[Finding]:
 
 
 def _times(path: Path, cluster: ClusterSettings) -> Iterator[Finding]:
-    consumer, producer = cluster.consumer, cluster.producer
+    consumer = cluster.consumer
     session = (*path, "consumer", "session_timeout")
     if consumer.heartbeat_interval >= consumer.session_timeout:
         yield Finding(
@@ -73,33 +77,56 @@ def _times(path: Path, cluster: ClusterSettings) -> Iterator[Finding]:
             "make it the longer of the two",
             (session,),
         )
+    places = {key: (*path, "producer", key) for key in ProducerSettings.model_fields}
+    yield from _producer(cluster.producer, places)
+
+
+def _producers(settings: Settings) -> Iterator[Finding]:
+    for name, entry in settings.producers.items():
+        route = message_route(settings, name)
+        if route.cluster not in settings.clusters or not entry.changes:
+            continue
+        of_cluster = ("clusters", route.cluster, "producer")
+        places: dict[str, Path] = {
+            key: ("producers", name, key) if key in entry.changes else (*of_cluster, key)
+            for key in ProducerSettings.model_fields
+        }
+        for finding in _producer(producer_of(settings, route), places):
+            if any(path[0] == "producers" for path in (finding.path, *finding.also)):
+                yield finding
+
+
+def _producer(producer: ProducerSettings, places: Mapping[str, Path]) -> Iterator[Finding]:
+    """All errors and warnings about how messages are written.
+
+    Args:
+        producer: its settings.
+        places: where each of them comes from.
+    """
     if producer.timeout <= producer.linger:
         yield Finding(
-            (*path, "producer", "timeout"),
+            places["timeout"],
             f"a message would fail while it still waits for linger ({in_words(producer.linger)})",
             "make timeout longer than linger",
-            ((*path, "producer", "linger"),),
+            (places["linger"],),
         )
     if (producer.max_message_size or 0) > producer.buffer_size:
         yield Finding(
-            (*path, "producer", "max_message_size"),
+            places["max_message_size"],
             f"the largest message does not fit into buffer_size ({producer.buffer_size} bytes)",
             "make buffer_size the larger of the two",
-            ((*path, "producer", "buffer_size"),),
+            (places["buffer_size"],),
         )
     if producer.max_message_size is None and producer.buffer_size < _LEAST_BUFFER:
         yield Finding(
-            (*path, "producer", "buffer_size"),
+            places["buffer_size"],
             "a record of the brokers' default maximum size plus the headers of a copy does not fit",
             "make it at least 2MiB",
         )
-    if producer.acks == "leader":
-        yield Finding(
-            (*path, "producer", "acks"),
-            "messages and parked records can be lost when a broker fails",
-            "write acks: all",
-            is_warning=True,
-        )
+    if producer.acks != "all":
+        lost = {"leader": "when a broker fails", "none": "at any time, and no error says so"}[producer.acks]
+        what = "messages and parked records" if places["acks"][0] == "clusters" else "messages"
+        yield Finding(places["acks"], f"{what} can be lost {lost}", "write acks: all", is_warning=True)
 
 
 def _handlers(settings: Settings) -> Iterator[Finding]:

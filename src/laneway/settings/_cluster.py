@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from laneway.settings import _librdkafka
 from laneway.settings._types import (
+    AcksWord,
     Address,
     Brokers,
     DurationType,
@@ -122,7 +123,7 @@ class ProducerSettings(BaseModel):
         description="How long a message waits for others to share a request. 0s is the fastest for one message and"
         " costs many small requests. Not set, it is 25ms on Spark, whose batches take longer than that anyway.",
     )
-    acks: Annotated[Literal["all", "leader"], Word] = Field(
+    acks: Annotated[Literal["all", "leader"], Word, AcksWord] = Field(
         default="all",
         description="Which replicas must have a message before it counts as written. leader is faster, but can lose"
         " messages and parked records when a broker fails, so it gives a warning.",

@@ -17,6 +17,7 @@ _READ_AHEAD = 16 * 2**20
 
 Options = dict[str, str | int | float | bool]
 
+_ACKS: dict[str, str | int] = {"all": "all", "leader": 1, "none": 0}
 _HEADERS = 64 * 2**10  # bytes that the headers of a copy may take
 _LARGEST = 10**9  # bytes; the client takes no larger limit
 
@@ -165,20 +166,26 @@ def consumer_options(cluster: ClusterSettings) -> Options:
     return options
 
 
-def producer_options(cluster: ClusterSettings) -> Options:
-    """Idempotent writes, unless the settings ask for the leader only."""
-    producer = cluster.producer
+def producer_options(cluster: ClusterSettings, producer: ProducerSettings | None = None) -> Options:
+    """Idempotent writes, unless the settings ask for fewer acknowledgements.
+
+    Args:
+        cluster: where to write.
+        producer: how, if not as the cluster says; then no copies of records are written, so its limit is exact.
+    """
+    headers = _HEADERS if producer is None else 0
+    producer = producer or cluster.producer
     is_safe = producer.acks == "all"
     return {
         **{key: value for key, value in cluster.client.items() if _is_for_producers(key)},
         **client_options(cluster),
         "enable.idempotence": is_safe,
-        "acks": "all" if is_safe else 1,
+        "acks": _ACKS[producer.acks],
         # librdkafka takes fractions of a millisecond here, and only here.
         "linger.ms": producer.linger.total_seconds() * 1000,
         "delivery.timeout.ms": _milliseconds(producer.timeout),
         # The client must never refuse a copy: its record was read, and the limit of the topic decides.
-        "message.max.bytes": _most(producer),
+        "message.max.bytes": _most(producer, headers),
         "compression.type": producer.compression,
         "queue.buffering.max.kbytes": producer.buffer_size // 1024,
         # The Java client's default: a key goes where other producers put it, also an empty key (librdkafka's default
@@ -187,10 +194,10 @@ def producer_options(cluster: ClusterSettings) -> Options:
     }
 
 
-def _most(producer: ProducerSettings) -> int:
+def _most(producer: ProducerSettings, headers: int) -> int:
     """The largest message in bytes. One larger than the buffer would wait forever."""
     buffer = min(_LARGEST, producer.buffer_size // 1024 * 1024)
-    return buffer if producer.max_message_size is None else min(buffer, producer.max_message_size + _HEADERS)
+    return buffer if producer.max_message_size is None else min(buffer, producer.max_message_size + headers)
 
 
 def _milliseconds(value: timedelta) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from laneway.settings._located_values import Path as Place
 
-__all__ = ["load", "overridden", "short_names"]
+__all__ = ["effective", "load", "overridden", "short_names"]
 
 _Layer = tuple[tuple[str, ...], Node]
 
@@ -70,6 +71,18 @@ def overridden(settings: Settings, overrides: Mapping[str, object]) -> Settings:
     new = [warning for warning in result.warnings if (warning.key, warning.message) not in again]
     result._warnings = (*kept, *new)  # noqa: SLF001
     return result
+
+
+def effective(settings: Settings | None, overrides: Mapping[str, object]) -> Settings:
+    """The settings given, or those of ``laneway.yaml`` and the environment, under the caller's own arguments."""
+    chosen = {key: value for key, value in overrides.items() if value is not None}
+    if settings is None:
+        named = os.environ.get("LANEWAY_CONFIG")
+        path = Path(named) if named else Path("laneway.yaml")
+        found = path if named or path.exists() else None
+        profile = os.environ.get("LANEWAY_PROFILE", "default")
+        return load(found, profile=profile, environ=os.environ, overrides=chosen)
+    return settings.with_overrides(chosen) if chosen else settings
 
 
 def _values(model: BaseModel) -> dict[str, object]:

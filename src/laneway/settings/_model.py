@@ -12,6 +12,7 @@ from laneway._declare.cron import Cron
 from laneway.errors import Problem
 from laneway.settings import _spark
 from laneway.settings._cluster import ClusterSettings
+from laneway.settings._producers import TopicProducerSettings  # noqa: TC001 - pydantic evaluates it
 from laneway.settings._secret import MASK
 from laneway.settings._types import (
     Address,
@@ -317,6 +318,11 @@ class Settings(BaseModel):
     )
     topics: dict[Text, TopicSettings] = Field(
         default_factory=dict, description="Name and cluster of topics, by their name in the code."
+    )
+    producers: dict[Text, TopicProducerSettings] = Field(
+        default_factory=dict,
+        description="How messages for topics are written, by the name of the topic in the code. It holds for messages"
+        " that handlers return and for those of a `Producer`.",
     )
     errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Runs over parked records: when and how.")
     spark: SparkSettings = Field(default_factory=SparkSettings, description="How the Spark engine runs.")

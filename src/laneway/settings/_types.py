@@ -17,6 +17,7 @@ from laneway.settings._located_values import shown
 from laneway.settings._secret import Secret, SecretText
 
 __all__ = [
+    "AcksWord",
     "Brokers",
     "Context",
     "DurationType",
@@ -278,3 +279,8 @@ Word = _folded(str.lower)
 """Marks a choice whose case does not matter; brokers and other tools use capitals."""
 
 Upper = _folded(str.upper)
+
+_ACKS = {"0": "none", "1": "leader", "-1": "all"}
+
+AcksWord = BeforeValidator(lambda value: _ACKS.get(str(value), value))
+"""Marks a choice of acks, which may be given as Kafka's own number."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from laneway._runtime.lifecycle import State
+from laneway._declare.state import State
 from laneway.cli._live_view import RunView, _spark_line
 from laneway.events import CopyFailed, RecordHandled, RecordParked, RecordRetried
 from laneway.observe import Tally

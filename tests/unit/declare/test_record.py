@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime
 
 import hypothesis.strategies as st
@@ -10,7 +11,7 @@ from hypothesis import given
 
 from laneway import Batch, Json, Message, Topic
 from laneway._declare.record import as_key, as_messages
-from laneway.errors import DeclarationError, Reject, RetryAfter, Skip
+from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter, Skip
 from support.core import make_record
 
 ORDERS = Topic("orders")
@@ -163,3 +164,37 @@ def test_other_answers_are_refused(answer):
         DeclarationError, match=r"handler 'h' returned .*; return None, a Message or a list of Messages"
     ):
         as_messages(answer, "h")
+
+
+def test_a_key_is_taken_from_the_value_and_encoded():
+    """A message without a key of its own has the key of its value; bytes are taken as they are."""
+    topic = Topic("orders", Json(dict), key=lambda order: order["id"], key_codec=Json(int))
+    assert topic.message({"id": 42}).key == b"42"
+    assert topic.message({"id": 42}, key=7).key == b"7"
+    assert topic.message({"id": 42}, key=b"raw").key == b"raw"
+    assert topic.message({"id": 42}, key=None).key is None
+    assert topic.record({"id": 42}).key == b"42"
+    assert topic.key_of(topic.record({"id": 42})) == 42
+    assert topic.key_of(topic.record({"id": 42}, key=None)) is None
+
+
+def test_a_tombstone_needs_a_key_where_the_value_has_it():
+    """Without a value there is no key, and a tombstone without a key deletes nothing."""
+    topic = Topic("orders", Json(dict), key=lambda order: order["id"])
+    with pytest.raises(DeclarationError, match="write message"):
+        topic.message(None)
+    assert topic.message(None, key="42").key == b"42"
+
+
+def test_a_key_of_another_type_needs_a_codec():
+    """A number is not encoded by guessing."""
+    topic = Topic("orders", Json(dict), key=lambda order: order["id"])
+    with pytest.raises(CodecError, match="key_codec"):
+        topic.message({"id": 42})
+
+
+def test_a_message_can_be_pickled_when_its_topic_has_a_lambda():
+    """Messages travel between processes; their keys are known by then."""
+    topic = Topic("orders", Json(dict), key=lambda order: order["id"])
+    found = pickle.loads(pickle.dumps(topic.message({"id": "a"})))  # noqa: S301 - its own
+    assert (found.topic.name, found.key, found.value) == ("orders", b"a", {"id": "a"})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from laneway._runtime.lifecycle import Lifecycle, State
+from laneway._declare.state import State
+from laneway._runtime.lifecycle import Lifecycle
 
 
 class Listener:

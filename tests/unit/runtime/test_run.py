@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from laneway import App, Topic
+from laneway._declare.state import State
 from laneway._runtime import run as _run
-from laneway._runtime.lifecycle import State
 from laneway._runtime.run import AppEngine
 from laneway.errors import DeclarationError, EngineError, SettingsError
 from laneway.events import BatchHandled, StateChanged

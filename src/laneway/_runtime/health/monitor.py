@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._clock import SystemClock
 from laneway._declare.health import Health, Level, Reason, Stall, moment
+from laneway._declare.state import State
 from laneway._runtime.health.findings import findings_of
 from laneway._runtime.health.progress import Progress
 from laneway._runtime.health.snapshot import Finding
-from laneway._runtime.lifecycle import State
 from laneway.observe import logger
 
 if TYPE_CHECKING:

@@ -147,6 +147,7 @@ def _for_child(route: HandlerSpec) -> HandlerSpec:
     """A route without what stays in the parent, which need not be picklable."""
     return replace(
         route,
+        topic=replace(route.topic, key=None),
         order_by=None,
         interceptors=Interceptors(route.interceptors.consume, route.interceptors.produce),
         step_functions={},

@@ -9,8 +9,8 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from laneway._declare.state import State
 from laneway._kafka import Admin
-from laneway._runtime.lifecycle import State
 from laneway.devkit.bench._usage import Usage
 from laneway.devkit.bench._workloads import KEYS, PARTITIONS, Workload, app_of, fill
 from laneway.devkit.history import Recorder, Verdict, check, read_history

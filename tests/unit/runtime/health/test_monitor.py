@@ -10,11 +10,12 @@ import pytest
 from laneway._core.locate import BreakerStatus, HandlerStatus, LateTopic
 from laneway._core.troubles import Trouble
 from laneway._declare.health import Level
+from laneway._declare.state import State
 from laneway._runtime.broker_monitor import BrokerView
 from laneway._runtime.health import monitor as _monitor
 from laneway._runtime.health.monitor import HealthMonitor
 from laneway._runtime.health.snapshot import Finding
-from laneway._runtime.lifecycle import Lifecycle, State
+from laneway._runtime.lifecycle import Lifecycle
 from support.waiting import eventually
 from support.watched import Seen
 

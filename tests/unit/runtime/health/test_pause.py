@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from laneway._declare.state import State
 from laneway._runtime.controls import PauseControl
-from laneway._runtime.lifecycle import Lifecycle, State
+from laneway._runtime.lifecycle import Lifecycle
 
 
 class Switch:
