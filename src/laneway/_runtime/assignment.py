@@ -26,15 +26,12 @@ class LogWatch(Protocol):
 
     def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
         """A retry topic seems to have been recreated."""
-        ...
 
     def settle_suspects(self) -> None:
         """Find out whether it was."""
-        ...
 
     def lose(self, topic: str, count: int) -> None:
         """So many records were deleted before they could be read."""
-        ...
 
 
 class LoopCommitter(Protocol):
@@ -47,11 +44,9 @@ class LoopCommitter(Protocol):
 
     def tend(self, now: float) -> None:
         """Act on answers, and commit when it is time."""
-        ...
 
     def commit_last(self, now: float) -> bool:
         """Commit for the last time; asked until it says True."""
-        ...
 
 
 class Assignment(Protocol):
@@ -66,19 +61,15 @@ class Assignment(Protocol):
     @property
     def logs(self) -> LogWatch:
         """What is done about logs that are not those that were read."""
-        ...
 
     def begin(self) -> None:
         """The loop begins."""
-        ...
 
     def has_read(self) -> None:
         """The source was asked for records; what was read is not given to handlers yet."""
-        ...
 
     def committer(self, now: float) -> LoopCommitter:
         """What commits for the loop."""
-        ...
 
 
 class DueView(Protocol):
@@ -87,12 +78,10 @@ class DueView(Protocol):
     @property
     def view(self) -> BrokerView:
         """What is known now."""
-        ...
 
     @property
     def recreated(self) -> deque[tuple[str, Mapping[Place, int]]]:
         """Retry topics that seem to be recreated, and how far their logs went before."""
-        ...
 
 
 class FixedAssignment:
