@@ -72,6 +72,17 @@ def through_client(store, names, size, lanes):
     return len(names) / seconds
 
 
+MEASURES = (
+    ("session, batches of 1", 100, through_session, 1),
+    ("session, batches of 50", 4, through_session, 50),
+    ("session, batches of 500", 1, through_session, 500),
+    ("client, 1 lane, turns of 500", 1, through_client, 500, 1),
+    ("client, 4 lanes, turns of 500", 1, through_client, 500, 4),
+    ("client, 100 lanes, turns of 1", 10, through_client, 1, 100),
+)
+"""What is measured, and by how much fewer records."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=100_000)
@@ -89,18 +100,11 @@ def main() -> None:
             else:
                 store = PostgresDedup(stack.enter_context(postgres_server()).dsn)
             rows = {}
-            for label, count, measure in (
-                ("session, batches of 1", options.records // 100, lambda names: through_session(store, names, 1)),  # noqa: B023 - called at once
-                ("session, batches of 50", options.records // 4, lambda names: through_session(store, names, 50)),  # noqa: B023
-                ("session, batches of 500", options.records, lambda names: through_session(store, names, 500)),  # noqa: B023
-                ("client, 1 lane, turns of 500", options.records, lambda names: through_client(store, names, 500, 1)),  # noqa: B023
-                ("client, 4 lanes, turns of 500", options.records, lambda names: through_client(store, names, 500, 4)),  # noqa: B023
-                ("client, 100 lanes, turns of 1", options.records // 10, lambda names: through_client(store, names, 1, 100)),  # noqa: B023,E501
-            ):
+            for label, count, measure, *sizes in MEASURES:
                 rates = []
                 for _ in range(options.repeat):
                     run += 1
-                    rates.append(measure(ids(run, count)))
+                    rates.append(measure(store, ids(run, options.records // count), *sizes))
                 rows[label] = round(statistics.median(rates))
                 print(f"{name:9} {label:32} {rows[label]:>9,} claim + done/s", flush=True)
             rows["goal"] = GOALS[name]
@@ -108,7 +112,9 @@ def main() -> None:
     if options.save:
         today = datetime.now(UTC).date()
         path = ROOT / "bench" / "results" / f"{today}-dedup.json"
-        path.write_text(json.dumps({"machine": machine(), "tempo": tempo(), "claim_and_done_per_second": found}, indent=2) + "\n")
+        path.write_text(
+            json.dumps({"machine": machine(), "tempo": tempo(), "claim_and_done_per_second": found}, indent=2) + "\n"
+        )
         print(path)
 
 

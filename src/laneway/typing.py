@@ -42,6 +42,8 @@ class DedupStore(Protocol):
 
     is_shared: bool
     """Whether several processes see the same ids."""
+    in_order: bool
+    """Whether it needs the records of a partition in order."""
 
     def check(self) -> None:
         """Raise a `DeclarationError` when the store cannot keep its promise."""

@@ -57,6 +57,8 @@ class DedupClient:
         scope: app and handler.
     """
 
+    is_inline = False
+
     def __init__(self, store: Store, scope: str) -> None:
         self._store, self._scope = store, scope
         self._owner = owner_name()
@@ -301,6 +303,7 @@ class DedupClient:
 class InlineClient:
     """As `DedupClient`, in the caller's thread and at once: for the fake, whose time stands still meanwhile."""
 
+    is_inline = True
     is_valid = True
 
     def __init__(self, store: Store, scope: str) -> None:

@@ -68,6 +68,7 @@ class OffsetDedup:
     """
 
     is_shared = True
+    in_order = True
 
     def __init__(self, url: str) -> None:
         self.url = url

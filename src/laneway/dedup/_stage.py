@@ -148,6 +148,8 @@ class HandlerDedup:
         if claims:
             self.pending += len(claims)
             self._client.finish(claims, lambda: self._written(claims, marked))
+            if self._client.is_inline:
+                over += self.confirmed()
         return over
 
     def confirmed(self) -> list[Record[Any]]:
@@ -289,7 +291,7 @@ class HandlerDedup:
             for claim in claims:
                 del self._ids[claim.id]
         self._confirmed.append(records)
-        if self.wake is not None:
+        if self.wake is not None and not self._client.is_inline:
             self.wake()
 
     def _let_go(self, held: _Held) -> Claim:

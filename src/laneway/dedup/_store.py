@@ -113,6 +113,8 @@ class Store(ABC):
 
     is_shared = True
     """Whether several processes see the same ids."""
+    in_order = False
+    """Whether it needs the records of a partition in order."""
 
     def __init__(
         self,
