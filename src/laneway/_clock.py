@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "WaitingClock"]
 
 
 class Clock(Protocol):
@@ -18,8 +18,17 @@ class Clock(Protocol):
         """Seconds since the epoch."""
 
 
+class WaitingClock(Clock, Protocol):
+    """A clock that can be waited with."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for this many seconds."""
+        ...
+
+
 class SystemClock:
     """The machine's clock."""
 
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
+    sleep = staticmethod(time.sleep)

@@ -79,6 +79,9 @@ class SleepingClock:
     def monotonic(self) -> float:
         return self.now
 
+    def wall(self) -> float:
+        return self.now
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds
         self.moved()

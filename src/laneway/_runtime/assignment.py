@@ -45,6 +45,10 @@ class LoopCommitter(Protocol):
     def tend(self, now: float) -> None:
         """Act on answers, and commit when it is time."""
 
+    def commit_now(self, now: float) -> bool:
+        """Commit, and return when the broker has it; False when it has not."""
+        ...
+
     def commit_last(self, now: float) -> bool:
         """Commit for the last time; asked until it says True."""
 
@@ -120,6 +124,11 @@ class FixedAssignment:
 
     def tend(self, now: float) -> None:
         """Nothing is committed meanwhile."""
+
+    def commit_now(self, now: float) -> bool:
+        """Nothing is committed here."""
+        del now
+        return True
 
     def commit_last(self, now: float) -> bool:
         """Nothing is committed here."""

@@ -138,6 +138,13 @@ class Committer:
         else:
             self._partitions.sent(due)
 
+    def commit_now(self, now: float) -> bool:
+        """Commit what is finished, and return when the broker has it; False when it has not."""
+        self._committed, self.count, self._due = now, 0, None
+        self._rebalance.hear_commits()
+        self._rebalance.logs.look(self._partitions)
+        return self._rebalance.commit_now(self._partitions.due(), now + _AGAIN)
+
     def commit_last(self, now: float) -> bool:
         """Commit what is finished, and see it acknowledged; ask it until it says True, and read in between.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +19,7 @@ from laneway.observe import Tally
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from laneway._clock import Clock
     from laneway._core.breaker import BreakerState
     from laneway._core.step import Step
     from laneway._declare.handler import HandlerSpec
@@ -35,6 +35,7 @@ __all__ = ["HandlerWorker"]
 
 T = TypeVar("T")
 
+_SYSTEM = SystemClock()
 _FAST = 100e-6  # seconds a call
 
 
@@ -52,6 +53,7 @@ class HandlerWorker:
         hooks: setups and cleanups, for processes that the handler has of its own.
         lease: whether the partitions are surely ours; without one they are.
         state: what an earlier worker of the handler has left in this process.
+        clock: the time.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -66,6 +68,7 @@ class HandlerWorker:
         hooks: Hooks = ((), ()),
         lease: Lease | None = None,
         state: HandlerState | None = None,
+        clock: Clock = _SYSTEM,
     ) -> None:
         self.spec = spec
         self._state, self._is_state_kept = state or HandlerState(spec, app), state is not None
@@ -75,7 +78,7 @@ class HandlerWorker:
             app,
             lanes=lanes,
             sender=sender,
-            clock=SystemClock(),
+            clock=clock,
             per_partition=max(1, spec.lanes) if spec.strict else None,
             listener=listener,
             breaker=self._state.breaker,
@@ -83,6 +86,7 @@ class HandlerWorker:
             dedup=self._state.dedup_stage(),
         )
         self.processor.pace = self._state.pace
+        self._clock = clock
         self._app = app
         self._hooks = hooks
         self._loop = loop
@@ -92,8 +96,8 @@ class HandlerWorker:
         self._future: futures.Future[None] | None = None
         self._error: BaseException | None = None
         self._reported = Tally()
-        self._asked = time.time()
-        self._looked, self._worked = time.monotonic(), 0.0
+        self._asked = clock.wall()
+        self._looked, self._worked = clock.monotonic(), 0.0
 
     @property
     def breaker(self) -> BreakerState:
@@ -328,7 +332,7 @@ class HandlerWorker:
             raise self.error
         self._state.pace = self.processor.pace
         tally = self.processor.close()
-        tally.already_copied = self._already_copied
+        tally.already_copied = self.already_copied
         return tally
 
     def abandon(self) -> None:
@@ -353,20 +357,21 @@ class HandlerWorker:
         now = Tally()
         now.add(tally)
         now.latency = dict(tally.latency)
-        now.already_copied += self._already_copied
+        now.already_copied += self.already_copied
         news = now.since(self._reported)
         news.first = first or (self._asked if news.finished else 0.0)
         news.lanes_busy = self._lanes_busy()
-        self._reported, self._asked = now, time.time()
+        self._reported, self._asked = now, self._clock.wall()
         return news
 
     @property
-    def _already_copied(self) -> int:
+    def already_copied(self) -> int:
+        """Records that were left out because a copy of them was safe."""
         return sum(step.copied.already_copied for step in self.processor.steps)
 
     def _lanes_busy(self) -> float:
         """How many lanes were busy on average since this was last asked: with calls that ended, and that still run."""
-        now, processor = time.monotonic(), self.processor
+        now, processor = self._clock.monotonic(), self.processor
         worked = processor.tally.seconds + sum(now - began for began, _ in tuple(processor.begun.values()))
         seconds, more = now - self._looked, worked - self._worked
         self._looked, self._worked = now, worked

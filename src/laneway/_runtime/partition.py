@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from laneway._clock import SystemClock
 from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
 from laneway._core.finished_map import CLEAN, encode_finished, readable_to, with_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from laneway._clock import Clock
     from laneway._core.finished_map import FinishedMap
     from laneway._kafka import OffsetAndMetadata, Place
     from laneway._runtime.fed_handler import FedHandler
 
 __all__ = ["Partition", "PartitionView", "Partitions", "Pause", "marker_at"]
 
+_SYSTEM = SystemClock()
 _AHEAD = 1_000  # records that one read may bring after it was found that a partition may be read on
 
 
@@ -280,11 +282,12 @@ class Partitions(dict["Place", Partition]):
                 self[place].failed()
 
 
-def marker_at(found: OffsetAndMetadata | None, word: str = UNDER_WAY) -> str:
+def marker_at(found: OffsetAndMetadata | None, word: str = UNDER_WAY, *, clock: Clock = _SYSTEM) -> str:
     """The marker that the commits of an owner carry which begins now.
 
     Args:
         found: the commit that it begins at.
         word: what stands before the time.
+        clock: the time.
     """
-    return under_way("" if found is None else found[1], int(time.time() * 1000), word)
+    return under_way("" if found is None else found[1], int(clock.wall() * 1000), word)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from laneway._kafka import Place
+    from laneway._runtime.topics import Feed
 
 __all__ = ["ReadPlan"]
 
@@ -33,6 +34,13 @@ class ReadPlan:
     """Seconds that giving partitions back may take."""
     patience: float = 18.0
     """Seconds that brokers may take to answer when partitions come."""
+
+    @classmethod
+    def of(cls, feeds: Mapping[str, Sequence[Feed]], **rest: Any) -> ReadPlan:
+        """The plan of topics and of what is read beside each of them; *rest* are further fields."""
+        retry_topics = {topic: [feed.topic for feed in found if feed.step] for topic, found in feeds.items()}
+        delayed = {topic for topic, found in feeds.items() if found[0].delay}
+        return cls(topics=list(feeds), retry_topics=retry_topics, delayed=delayed, **rest)
 
     @property
     def live(self) -> list[str]:

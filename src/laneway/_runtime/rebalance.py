@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from laneway._clock import SystemClock
 from laneway._core.commit_markers import UNDER_WAY
 from laneway._core.finished_map import CLEAN, NEW, decode_finished, is_clean
 from laneway._kafka import BrokerUnavailableError, FencedError
@@ -18,6 +18,7 @@ from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevok
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from laneway._clock import WaitingClock
     from laneway._kafka import Admin, OffsetAndMetadata, Place
     from laneway._runtime.commits import CommitStrategy
     from laneway._runtime.fed_handler import FedHandler
@@ -33,6 +34,7 @@ __all__ = ["Rebalance"]
 
 T = TypeVar("T")
 
+_SYSTEM = SystemClock()
 _ANSWER = 5.0  # seconds to wait for the coordinator at a time
 _SHORT = 1.0  # seconds to wait for an answer outside of a callback, where the group counts them; it is asked for again
 _LOOK = 0.002  # seconds between looks at what is being finished
@@ -53,6 +55,7 @@ class Rebalance:
         admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
         lease: whether the partitions are surely ours.
         listener: hears of partitions and commits, and of what is unusual.
+        clock: the time.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -69,6 +72,7 @@ class Rebalance:
         admin: Admin,
         lease: Lease,
         listener: Listener,
+        clock: WaitingClock = _SYSTEM,
     ) -> None:
         self._plan = plan
         self._source = source
@@ -86,6 +90,7 @@ class Rebalance:
         self._deadline = 0.0
         """When brokers must have answered what has to be known of partitions that came."""
         self._listener = listener
+        self._clock = clock
         self._had: set[str] = set()
         """Topics of which we had partitions."""
         self._sizes: dict[str, int] = {}
@@ -115,7 +120,7 @@ class Rebalance:
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are ours from now on; gives where each is read from."""
-        self._deadline = time.monotonic() + self._plan.patience
+        self._deadline = self._clock.monotonic() + self._plan.patience
         everything = self._with_retries(places)
         known = self._known(everything)
         fresh = self._answered(lambda: self.logs.begin(places, known))
@@ -137,15 +142,31 @@ class Rebalance:
 
     def revoked(self, places: list[Place]) -> None:
         """Finish what was begun of these partitions, commit it, and let go of them."""
-        everything = self._with_retries(places)
-        deadline = time.monotonic() + self._plan.budget
-        for place in everything:
+        deadline = self.release(places)
+        while not self.is_drained(places) and self._clock.monotonic() < deadline:
+            self.lease.renew()  # the client goes on in the background, and calls that end now are to count
+            self._clock.sleep(_LOOK)
+        self.give_back(places, deadline)
+
+    def release(self, places: list[Place]) -> float:
+        """Begin nothing more of these partitions; gives when to end waiting for what was begun."""
+        for place in self._with_retries(places):
             for worker in self._workers[place[0]]:
                 worker.release(place)
-        while not (self.is_leaving or self._is_drained(everything)) and time.monotonic() < deadline:
-            self.lease.renew()  # the client goes on in the background, and calls that end now are to count
-            time.sleep(_LOOK)
-        self._commit_last(everything, deadline)
+        return self._clock.monotonic() + self._plan.budget
+
+    def is_drained(self, places: list[Place]) -> bool:
+        """Whether nothing of released partitions has to be waited for."""
+        everything = self._with_retries(places)
+        return self.is_leaving or all(
+            worker.is_drained(place) for place in everything for worker in self._workers[place[0]]
+        )
+
+    def give_back(self, places: list[Place], deadline: float) -> None:
+        """Commit what is finished of released partitions, and let go of them."""
+        everything = self._with_retries(places)
+        self.logs.look(everything)
+        self.commit_now(self.partitions.due(everything), max(deadline, self._clock.monotonic() + 1.0))
         self._let_go(places)
         self._tell_revoked(places, is_lost=False)
 
@@ -191,9 +212,9 @@ class Rebalance:
             except FencedError:
                 return False
             except BrokerUnavailableError:
-                if time.monotonic() > deadline:
+                if self._clock.monotonic() > deadline:
                     return False
-                time.sleep(0.05)
+                self._clock.sleep(0.05)
             else:
                 self.committed(offsets)
                 return True
@@ -251,7 +272,7 @@ class Rebalance:
                     self._workers[place[0]],
                     starts[place],
                     known=found,
-                    word=marker_at(found, word),
+                    word=marker_at(found, word, clock=self._clock),
                     topic_id=self.logs.id_of(place[0]),
                     epoch=self._source.epoch,
                     limit=None if self._plan.limits is None or place[0] != source else self._plan.limits.get(place, 0),
@@ -282,7 +303,7 @@ class Rebalance:
         places, self._new = [place for place in self._new if place in self.partitions], []
         marks = {place: self.partitions[place].first_commit() for place in self._with_retries(places)}
         offsets = {place: mark for place, mark in marks.items() if mark is not None}
-        self.commit_now(offsets, max(self._deadline, time.monotonic() + _ANSWER))
+        self.commit_now(offsets, max(self._deadline, self._clock.monotonic() + _ANSWER))
 
     def _answered(self, ask: Callable[[], T]) -> T:
         """What a broker answers; without it nothing can begin, so it is asked for nearly as long as the group waits."""
@@ -291,16 +312,9 @@ class Rebalance:
             try:
                 return ask()
             except BrokerUnavailableError:
-                if self.is_leaving or time.monotonic() > self._deadline:
+                if self.is_leaving or self._clock.monotonic() > self._deadline:
                     raise
-                time.sleep(0.05)
-
-    def _is_drained(self, places: Iterable[Place]) -> bool:
-        return all(worker.is_drained(place) for place in places for worker in self._workers[place[0]])
-
-    def _commit_last(self, places: list[Place], deadline: float) -> None:
-        self.logs.look(places)
-        self.commit_now(self.partitions.due(places), max(deadline, time.monotonic() + 1.0))
+                self._clock.sleep(0.05)
 
     def _let_go(self, places: list[Place]) -> None:
         for source, partition in places:

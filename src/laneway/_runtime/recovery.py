@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     _Finding = tuple[HandlerWorker, DeferredKeys, list[CopyIndex]]
 
-__all__ = ["Recovery"]
+__all__ = ["LookUp", "Recovery"]
 
 
 class _Clients:
-    """Made anew for each recovery: a reader belongs to one thread."""
+    """The clients of one look-up: a reader belongs to one thread."""
 
     def __init__(self, app: str, admin: Admin, options: Mapping[str, Any]) -> None:
         self.app = app
@@ -36,7 +36,7 @@ class _Clients:
             self._readers[topic] = AssignedConsumer(self._options, skip_lost=True)
         return self._readers[topic]
 
-    def end(self) -> None:
+    def close(self) -> None:
         for reader in self._readers.values():
             reader.end()
 
@@ -56,7 +56,7 @@ class Recovery:
         self._workers = workers
         self._admin = admin
         self._options = options
-        self._running: list[_Run] = []
+        self._running: list[LookUp] = []
 
     @property
     def is_idle(self) -> bool:
@@ -80,7 +80,9 @@ class Recovery:
         parks = [worker for worker in self._of(source) if worker.spec.parks_behind]
         held = partitions if parks else unclean
         if held:
-            self._running.append(_Run(source, held, lambda: self._look_up(source, held, starts, unclean)))
+            run = LookUp(source, held, lambda: self._look_up(source, held, starts, unclean))
+            self._start(run)
+            self._running.append(run)
         return held
 
     def end(self, source: str, partition: int) -> None:
@@ -100,14 +102,22 @@ class Recovery:
             run.apply()
         return [place for run in over for place in run.places]
 
+    def _start(self, run: LookUp) -> None:
+        """Begin a look-up, which must not keep the group waiting."""
+        threading.Thread(target=run.work, name="laneway-recovery", daemon=True).start()
+
+    def _clients(self) -> _Clients:
+        """What one look-up reads with."""
+        return _Clients(self._app, self._admin, self._options)
+
     def _look_up(
         self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], unclean: list[int]
     ) -> list[_Finding]:
-        clients = _Clients(self._app, self._admin, self._options)
+        clients = self._clients()
         try:
             return self._found(clients, source, partitions, starts, unclean)
         finally:
-            clients.end()
+            clients.close()
 
     def _found(
         self,
@@ -130,8 +140,8 @@ class Recovery:
         return [worker for worker in self._workers if worker.spec.topic.name == source]
 
 
-class _Run:
-    """One look-up on a thread."""
+class LookUp:
+    """One look-up; `work` may run on a thread of its own."""
 
     def __init__(self, source: str, partitions: list[int], look_up: Callable[[], list[_Finding]]) -> None:
         self.places = {(source, partition) for partition in partitions}
@@ -139,12 +149,7 @@ class _Run:
         self._look_up = look_up
         self._found: list[_Finding] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="laneway-recovery", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        return not self._thread.is_alive()
+        self.is_over = False
 
     def apply(self) -> None:
         """Tell the workers what was found, as far as it is of partitions that are still ours."""
@@ -157,8 +162,10 @@ class _Run:
             if deferred:
                 worker.post(Load(deferred, frozenset(gone)))
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Look up; `apply` gives what was found."""
         try:
             self._found = self._look_up()
         except BaseException as error:  # noqa: BLE001 - raised on the member's thread
             self._error = error
+        self.is_over = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laneway._clock import SystemClock
 from laneway._core.finished_map import topic_id_of
 from laneway._kafka import BrokerUnavailableError
 from laneway._runtime.partition import Pause, marker_at
@@ -13,6 +14,7 @@ from laneway.errors import AdminError, DataLossError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from laneway._clock import Clock
     from laneway._kafka import Admin, OffsetAndMetadata, Place, TopicIds
     from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.monitor import BrokerMonitor
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Logs"]
 
+_SYSTEM = SystemClock()
 _ANSWER = 5.0  # seconds for one request while the rebalance waits
 _SHORT = 1.0  # seconds for other requests, which are repeated
 
@@ -41,9 +44,10 @@ class Logs:
         monitor: informed of recreated sources.
         admin: asks the cluster.
         notes: receives warnings.
+        clock: the time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
         self,
         plan: ReadPlan,
         *,
@@ -53,6 +57,7 @@ class Logs:
         monitor: BrokerMonitor,
         admin: Admin,
         notes: Notes,
+        clock: Clock = _SYSTEM,
     ) -> None:
         self._plan = plan
         self._source = source
@@ -62,6 +67,7 @@ class Logs:
         self._admin = admin
         self._watched = plan.watched
         self._notes = notes
+        self._clock = clock
         self._ids: dict[str, str] = {}
         """The last known id of each topic."""
         self._asked: TopicIds | None = None
@@ -324,8 +330,11 @@ class Logs:
             worker.restart(place, self._source.epoch)
         self._source.epoch += 1
         fresh = self._partitions[place].restarted(
-            start, word=marker_at(None), topic_id=self.id_of(place[0]), epoch=self._source.epoch
-        )  # fmt: skip
+            start,
+            word=marker_at(None, clock=self._clock),
+            topic_id=self.id_of(place[0]),
+            epoch=self._source.epoch,
+        )
         self._partitions.begin(fresh)
 
     def _fence(self, place: Place) -> None:

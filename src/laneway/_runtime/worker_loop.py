@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from laneway._clock import SystemClock
 from laneway._runtime.flow import MOST
 from laneway._runtime.partition import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from laneway._clock import WaitingClock
     from laneway._declare.record import Record
     from laneway._kafka import OffsetAndMetadata, PartitionOwner, Place
     from laneway._runtime.assignment import Assignment, DueView
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordSource", "Recovery", "Request", "WorkerLoop", "WorkerStatus"]
 
+_SYSTEM = SystemClock()
 _TEND = 0.05  # seconds between looks at what is full and what is to be committed
 _POLL = 0.1  # seconds to wait for records
 _POLL_BESIDE = 0.05  # seconds to wait for them where other topics are read beside: part of how late a retry may be
@@ -134,6 +136,7 @@ class WorkerLoop:
         workers: topic, of retries too, to those of the handlers that read it.
         retry_source: reads their retry topics, and those of them whose records wait until they are old.
         monitor: knows what of those is due.
+        clock: the time.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -147,6 +150,7 @@ class WorkerLoop:
         workers: Mapping[str, Sequence[FedHandler]],
         retry_source: RetrySource,
         monitor: DueView,
+        clock: WaitingClock = _SYSTEM,
     ) -> None:
         self._plan = plan
         self._source = source
@@ -158,9 +162,10 @@ class WorkerLoop:
         self._workers = workers
         self._retry_source = retry_source
         self._monitor = monitor
+        self._clock = clock
         self._is_paused = self._is_stopping = False
         self._read = self._shared = 0
-        self._tended = self._polled = time.monotonic()
+        self._tended = self._polled = self._clock.monotonic()
         self._committer = rebalance.committer(self._tended)
         self.is_leaving = False
         """Whether it is to end."""
@@ -201,16 +206,24 @@ class WorkerLoop:
                 self._rebalance.is_leaving = True  # what could be finished is finished
                 self._is_stopping = self.is_leaving = True
 
+    def begin(self) -> None:
+        """Join the group; `step` reads."""
+        self._rebalance.begin()
+
     def run(self, until: Callable[[], bool]) -> None:
         """Join the group and work, until that is so."""
-        self._rebalance.begin()
+        self.begin()
         while not until():
-            self.step()
+            self._wait(self.step())
 
     def drain(self) -> None:
         """Commit what is finished for the last time, and see it acknowledged, for as long as that may take."""
-        while not self._committer.commit_last(time.monotonic()):
-            self.step()
+        while not self._committer.commit_last(self._clock.monotonic()):
+            self._wait(self.step())
+
+    def commit(self) -> bool:
+        """Commit what is finished now; False when the group did not take it."""
+        return self._committer.commit_now(self._clock.monotonic())
 
     def close(self) -> None:
         """Give everything back and leave the group."""
@@ -220,12 +233,20 @@ class WorkerLoop:
         finally:
             self._retry_source.end()
 
-    def step(self) -> None:
-        """One round: read, give to the handlers, hear of partitions, pause or resume, commit."""
-        now = self._polled = time.monotonic()
+    def _wait(self, seconds: float) -> None:
+        if seconds:
+            self._clock.sleep(seconds)
+
+    def step(self) -> float:
+        """One round: read, give to the handlers, hear of partitions, pause or resume, commit.
+
+        Returns:
+            The seconds to wait before the next one; it was waited for records in here already.
+        """
+        now = self._polled = self._clock.monotonic()
         if now - self._tended >= _TEND:
             self._tended = now
-            self._tend(now)
+            self.tend(now)
         self._flow.hold(on=self._is_paused or self._is_stopping)
         wait = _POLL if self._flow.is_holding else self._poll_retries()
         room = 0 if self._flow.is_holding else self._flow.room(now)  # what retries have left of it
@@ -233,14 +254,14 @@ class WorkerLoop:
             self._flow.has_changed = False
             self._source.apply_pauses()
         if room <= 0 and self._flow.is_waiting(now):
-            time.sleep(_SHORT)
-            return
+            return _SHORT
         records = self._source.read(max(1, min(room, MOST)), wait if room > 0 else min(wait, _FULL))
         self._rebalance.has_read()
         if self._shared != self._source.epoch:
             self._share_lanes()
         if records:
             self._deliver(records)
+        return 0.0
 
     def _share_lanes(self) -> None:
         """Partitions came or went: handlers have lanes for those that are ours now."""
@@ -271,7 +292,8 @@ class WorkerLoop:
                 self._put(topic, records)
         return wait
 
-    def _tend(self, now: float) -> None:
+    def tend(self, now: float) -> None:
+        """Look at what is full and what may be read again, and commit when it is time; `step` does so often."""
         for topic, partition in self._recovery.done():
             for beside in self._plan.with_retries(topic):
                 if (beside, partition) in self.partitions:

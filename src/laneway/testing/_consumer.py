@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from laneway._kafka import FencedError, PartitionOwner
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from laneway._clock import WaitingClock
     from laneway._declare.record import Record
     from laneway._kafka import OffsetAndMetadata, Place
-    from laneway._kafka.group_consumer import PartitionOwner
     from laneway.errors import AdminError
     from laneway.testing._log import Entry
 
@@ -27,11 +30,27 @@ class Readable(Protocol):
         ...
 
 
-class Sleeper(Protocol):
-    """Time that passes while nothing comes."""
+class Owner(PartitionOwner, Protocol):
+    """The owner of partitions, for a group that does not wait inside a call until they are given back."""
 
-    def sleep(self, seconds: float) -> None:
-        """Let it pass."""
+    def release(self, places: list[Place]) -> float:
+        """Begin nothing more of these partitions; gives when to end waiting for what was begun."""
+        ...
+
+    def is_drained(self, places: list[Place]) -> bool:
+        """Whether nothing of released partitions has to be waited for."""
+        ...
+
+    def give_back(self, places: list[Place], deadline: float) -> None:
+        """Commit what is finished of released partitions, and release them to the group."""
+        ...
+
+
+class Logs(Protocol):
+    """The logs of all partitions; a mapping, or a `FakeKafka`."""
+
+    def __getitem__(self, place: Place) -> Readable:
+        """The log of a partition."""
         ...
 
 
@@ -42,18 +61,21 @@ class FakeConsumer:
         logs: what there is to read.
         clock: moved on while nothing comes.
         committed: what the group has committed; commits go there.
+        rng: mixes what is read; without it the partitions that are behind come first.
     """
 
     def __init__(
         self,
-        logs: Mapping[Place, Readable],
+        logs: Logs,
         *,
-        clock: Sleeper,
+        clock: WaitingClock,
         committed: dict[Place, OffsetAndMetadata] | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self._logs = logs
-        self._owner: PartitionOwner
+        self._owner: Owner
         self._clock = clock
+        self._rng = rng
         self.committed = {} if committed is None else committed
         self.epoch = self.passed = 0
         self.is_member = True
@@ -64,6 +86,10 @@ class FakeConsumer:
         self.topics: list[str] = []
         """What it has subscribed to."""
         self.is_closed = False
+        self.releasing: list[Place] = []
+        """Partitions that the group takes, while what was begun of them is finished."""
+        self.deadline = 0.0
+        """When those are given back in any case."""
         self._next: dict[Place, int] = {}
         self._paused: set[Place] = set()
         self._coming: list[Place] = []
@@ -77,7 +103,7 @@ class FakeConsumer:
 
     def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
         """Join the group; the owner hears of partitions that come and go."""
-        self._owner = owner
+        self._owner = cast("Owner", owner)
         self.topics = list(topics)
 
     def assign(self, places: Iterable[Place]) -> None:
@@ -89,6 +115,30 @@ class FakeConsumer:
         places = list(places)
         self._owner.revoked(places)
         self._forget(places)
+
+    def release(self, places: Iterable[Place]) -> None:
+        """The group takes partitions; nothing is to be read before `give_back` says that they were given back."""
+        self.releasing = list(places)
+        self.deadline = self._owner.release(self.releasing)
+
+    def give_back(self) -> bool:
+        """Give back what was released, once what was begun of it is finished or the time for that is over."""
+        if self._clock.monotonic() < self.deadline and not self._owner.is_drained(self.releasing):
+            return False
+        places, self.releasing = self.releasing, []
+        self._owner.give_back(places, self.deadline)
+        self._forget(places)
+        return True
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the next reads have something to say about commits."""
+        return bool(self._answers) or (self._under_way is not None and not self.is_silent)
+
+    @property
+    def owned(self) -> set[Place]:
+        """The partitions of its own, those included that come with the next read."""
+        return {*self._next, *self._coming}
 
     def lose(self, places: Iterable[Place]) -> None:
         """The group has given partitions to others."""
@@ -107,7 +157,7 @@ class FakeConsumer:
             if place not in self._paused and not log.start <= at <= log.end:
                 self._owner.out_of_range(place, at)
         found: list[Record[Any]] = []
-        for place in sorted(self._next, key=lambda place: self._next[place]):  # those that are behind come first
+        for place in self._in_turn():
             if place not in self._paused and len(found) < most:
                 found += self._given(place, most - len(found))
         if not found:
@@ -122,9 +172,12 @@ class FakeConsumer:
         return {place: self.committed[place] for place in places if place in self.committed}
 
     def commit(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
-        """Commit at once."""
+        """Commit at once, behind what is under way."""
+        if not self.is_member:
+            raise FencedError("the group goes on without this member")
         if self.trouble is not None:
             raise self.trouble
+        self._answer()
         self.committed |= offsets
 
     commit_apart = commit
@@ -180,10 +233,17 @@ class FakeConsumer:
 
     def _answer(self) -> None:
         if self._under_way is not None:
-            if self.trouble is None:
+            error = self.trouble if self.is_member else FencedError("the group goes on without this member")
+            if error is None:
                 self.committed |= self._under_way
-            self._answers.append((self._under_way, self.trouble))
+            self._answers.append((self._under_way, error))
             self._under_way = None
+
+    def _in_turn(self) -> list[Place]:
+        places = sorted(self._next, key=lambda place: self._next[place])  # those that are behind come first
+        if self._rng is not None:
+            self._rng.shuffle(places)
+        return places
 
     def _given(self, place: Place, most: int) -> list[Record[Any]]:
         owned, found = self._owner.partitions.get(place), []

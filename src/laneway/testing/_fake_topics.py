@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from laneway._declare.record import Message, Topic, as_key
 from laneway.errors import AdminError, ProduceError
 from laneway.testing._clock import FakeClock
-from laneway.testing._log import FakeTopic
+from laneway.testing._log import FakeTopic, Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laneway._declare.app import App
     from laneway._declare.record import Headers, Record
+    from laneway._kafka import OffsetAndMetadata, Place
 
 __all__ = ["FakeTopics"]
 
@@ -27,9 +28,8 @@ class FakeTopics:
         self.clock = clock or FakeClock()
         self._partitions = partitions
         self._topics: dict[str, FakeTopic] = {}
-        self._committed: dict[tuple[str, str, int], int] = {}
-        self._since: dict[tuple[str, str, int], int | None] = {}
-        """Beside an offset that an app has committed: since when work may be under way from it on, if it may."""
+        self.offsets: dict[str, dict[Place, OffsetAndMetadata]] = {}
+        """Group to what it has committed."""
         self._faults: dict[str, Exception] = {}
 
     def create(self, topic: str | Topic[Any], partitions: int | None = None) -> None:
@@ -122,7 +122,8 @@ class FakeTopics:
     def committed(self, app: str | App, topic: str | Topic[Any]) -> dict[int, int]:
         """Committed offsets of an app, which is a group, for the partitions that have one."""
         group = app if isinstance(app, str) else app.name
-        return {place[2]: at for place, at in self._committed.items() if place[:2] == (group, _name(topic))}
+        found = self.offsets.get(group, {})
+        return {partition: at for (name, partition), (at, _) in found.items() if name == _name(topic)}
 
     def fail_writes(self, topic: str | Topic[Any], error: Exception | None = None) -> None:
         """From now on what apps write to a topic fails, with a `ProduceError` unless another error is given."""
@@ -142,18 +143,16 @@ class FakeTopics:
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Commit a group's offset, as a tool that resets it: everything behind it runs again."""
-        self._committed[group, topic, partition] = offset
-        self._since.pop((group, topic, partition), None)
+        self.offsets.setdefault(group, {})[topic, partition] = (offset, "")
         self.clock.move_to(self.clock.monotonic() + 0.001)  # what was copied before it is older
 
-    def commit_word(self, group: str, topic: str, partition: int, offset: int, since: int | None) -> None:
-        """Commit as an app does: with the time since when work may be under way, or None when none is."""
-        self._committed[group, topic, partition] = offset
-        self._since[group, topic, partition] = since
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; 0 when there is none of that name."""
+        return len(self._topics[topic].logs) if topic in self._topics else 0
 
-    def since(self, group: str, topic: str, partition: int) -> int | None:
-        """Since when work may be under way; None when none is, or after a reset."""
-        return self._since.get((group, topic, partition))
+    def __getitem__(self, place: Place) -> Log:
+        """The log of a partition."""
+        return self._known(place[0]).log(place[1])
 
     def _append(self, topic: str, *fields: Any) -> Record[Any]:
         key, value, headers, partition, timestamp = fields

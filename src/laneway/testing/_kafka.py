@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import weakref
 from typing import TYPE_CHECKING
 
 from laneway._declare.error_consumer import ErrorRuns
 from laneway._declare.units import as_duration
 from laneway.errors import DeclarationError, EngineError
 from laneway.observe import Tally
-from laneway.testing._errors import ErrorRun, ErrorSchedule
+from laneway.testing._error_run import ErrorRun, ErrorSchedule
+from laneway.testing._fake_member import FakeMember
 from laneway.testing._fake_topics import FakeTopics
+from laneway.testing._group import FakeGroup
 from laneway.testing._loop import VirtualLoop
-from laneway.testing._member import Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,21 +47,36 @@ class FakeKafka(FakeTopics):
 
     def __init__(self, *, partitions: int = 4, clock: FakeClock | None = None) -> None:
         super().__init__(partitions, clock)
-        self._members: list[Member] = []
+        self._members: list[FakeMember] = []
+        self._groups: dict[str, FakeGroup] = {}
         self._schedules: dict[int, ErrorSchedule] = {}
         self.error_runs = ErrorRuns()
         """What runs over error topics did, manual ones and those on a schedule."""
         self._loop: VirtualLoop | None = None
         self._tally = Tally()
 
+    def members(self, app: str | App) -> list[FakeMember]:
+        """The members of an app's group that run on this Kafka, in the order in which they joined."""
+        name = app if isinstance(app, str) else app.name
+        return [member for member in self._members if member.app.name == name]
+
+    def rebalance(self, app: str | App) -> None:
+        """Let each partition of an app go to the next member; where there is one member, it gets its own back.
+
+        It takes effect during the next `drain` or `advance`: what was begun of a partition is finished and committed
+        before its next owner reads it.
+        """
+        self.group(app if isinstance(app, str) else app.name).rotate()
+        self.wake()
+
     def crash(self) -> None:
         """Kill the apps: what is in flight is forgotten, and at the next `drain` uncommitted records run again.
 
         Messages that were written stay written. Calls under way are cancelled, because a test's process goes on;
-        whatever they still return or raise has no effect.
+        whatever they still return or raise has no effect. To kill one member of several, see `FakeMember.crash`.
         """
         for member in list(self._members):
-            member.crash()
+            member.kill()
             if isinstance(member, ErrorRun):
                 self._forget(member)
 
@@ -124,22 +141,24 @@ class FakeKafka(FakeTopics):
         self.error_runs.runs += 1
         return run.tally
 
-    def start_errors(self, app: App, rng: random.Random | None) -> None:
-        """Begin a run over the error topics of an app that runs; its schedule calls it."""
+    async def run_scheduled(self, app: App, rng: random.Random | None) -> None:
+        """Run over the error topics of an app that runs, unless a run is under way; its schedule calls it."""
         if self._error_run_of(app) is not None:
             self.error_runs.left_out += 1
             return
         run = self._attached_run(app, rng)
-
-        def ended(error: Exception | None) -> None:
-            if run in self._members:
-                self.error_runs.runs += error is None
-                self.error_runs.failed += error is not None
-                run.end_batch()
-                self.detach(run)
-                self.error_runs.tally.add(run.tally)
-
-        run.end_when_done(ended)
+        run.start()
+        run.begin_batch()
+        while not run.is_done and run.failure is None:
+            run.moved.clear()
+            await run.moved.wait()
+            if run not in self._members:
+                return
+        self.error_runs.runs += run.failure is None
+        self.error_runs.failed += run.failure is not None
+        run.end_batch()
+        self.detach(run)
+        self.error_runs.tally.add(run.tally)
 
     def _attached_run(self, app: App, rng: random.Random | None) -> ErrorRun:
         if self._loop is None:
@@ -166,20 +185,22 @@ class FakeKafka(FakeTopics):
             total.add(member.tally)
         return total
 
-    def attach(self, app: App, *, seed: int | None, skip_lost: bool, on_schedule: bool = False) -> Member:
+    def attach(self, app: App, *, seed: int | None, skip_lost: bool, on_schedule: bool = False) -> FakeMember:
         """Let an app run on this Kafka; *on_schedule* says whether runs over its error topics begin by themselves."""
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         if self._loop is None:
             self._loop = VirtualLoop(self.clock)
         rng = None if seed is None else random.Random(seed)  # noqa: S311 - a schedule, not a secret
-        member = Member(app, self, self._loop, rng=rng, skip_lost=skip_lost)
+        member = FakeMember(app, self, self._loop, rng=rng, skip_lost=skip_lost)
         self._members.append(member)
-        if on_schedule:
+        if app.engine is None or app.engine() is None:
+            app.engine = weakref.ref(member)
+        if on_schedule and len(self.members(app)) == 1:
             self._schedules[id(member)] = ErrorSchedule(self, self._loop, app, rng)
         return member
 
-    def detach(self, member: Member) -> None:
+    def detach(self, member: FakeMember) -> None:
         """End an app cleanly."""
         if id(member) in self._schedules:
             self._schedules.pop(id(member)).end()
@@ -194,9 +215,22 @@ class FakeKafka(FakeTopics):
                 loop, self._loop = self._loop, None
                 loop.end()
 
-    def _forget(self, member: Member) -> None:
+    def group(self, name: str) -> FakeGroup:
+        """The consumer group of an app."""
+        if name not in self._groups:
+            self._groups[name] = FakeGroup(self)
+        return self._groups[name]
+
+    def wake(self) -> None:
+        """Let all members look for something to do."""
+        for member in self._members:
+            member.wake()
+
+    def _forget(self, member: FakeMember) -> None:
         self._tally.add(member.tally)
         self._members.remove(member)
+        if member.app.engine is not None and member.app.engine() is member:
+            member.app.engine = None
 
     def _run(self, step: Callable[[VirtualLoop], None]) -> None:
         if self._loop is None:
@@ -209,6 +243,8 @@ class FakeKafka(FakeTopics):
             step(self._loop)
             for member in self._members:
                 member.raise_if_failed()
+                if member.has_left:
+                    member.end()
         finally:
             for member in self._members:
                 member.commit()
@@ -216,5 +252,5 @@ class FakeKafka(FakeTopics):
             member.end_batch()
 
     def _woken(self, topic: str) -> None:
-        for member in self._members:
-            member.wake(topic)
+        del topic
+        self.wake()

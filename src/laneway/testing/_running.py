@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from laneway._runtime.health.monitor import HealthMonitor
+from laneway._runtime.lifecycle import Lifecycle
 from laneway.errors import DeclarationError
 from laneway.observe import Tally
 from laneway.testing._kafka import FakeKafka
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laneway._declare.app import App
+    from laneway._declare.health import Health, Stall
     from laneway._declare.units import Duration
+    from laneway.testing._fake_member import FakeMember
 
 __all__ = ["FakeEngine", "FakeReport", "running"]
 
@@ -24,14 +28,19 @@ OnDataLoss = Literal["fail", "continue"]
 
 @contextmanager
 def running(
-    app: App, *, kafka: FakeKafka | None = None, seed: int | None = None, on_data_loss: OnDataLoss = "fail"
+    app: App,
+    *,
+    kafka: FakeKafka | None = None,
+    seed: int | None = None,
+    on_data_loss: OnDataLoss = "fail",
+    members: int = 1,
 ) -> Iterator[FakeKafka]:
     """Run an app without a broker, without Spark and in virtual time.
 
-    The handlers run through the same pipeline as on Spark. Async handlers run on an event loop that jumps instead of
-    waiting, so ``await asyncio.sleep(20)`` takes no time. Sync handlers are called one at a time; ``time.sleep``
-    really sleeps, and a time limit of a sync handler is measured in real time. When the app's error consumer has a
-    schedule, its runs begin in virtual time too.
+    The handlers run through the same code as on the other engines. Async handlers run on an event loop that jumps
+    instead of waiting, so ``await asyncio.sleep(20)`` takes no time. Sync handlers are called one at a time;
+    ``time.sleep`` really sleeps, and a time limit of a sync handler is measured in real time. When the app's error
+    consumer has a schedule, its runs begin in virtual time too.
 
     Args:
         app: whose handlers to run. Its topics and error topics are created where they are missing.
@@ -39,6 +48,7 @@ def running(
         seed: mixes the order in which keys and partitions get their turn, the same way for the same seed. None is
             the plain order. With a seed the jitter of back-offs is fixed too.
         on_data_loss: what to do when records were deleted before they were read, in the words of the settings.
+        members: how many members of its group run it, each as a process of its own; `FakeKafka.members` gives them.
 
     Example:
         >>> from laneway import App, Retry, Topic
@@ -57,11 +67,18 @@ def running(
     """
     kafka = FakeKafka() if kafka is None else kafka
     with _seeded(seed):
-        member = kafka.attach(app, seed=seed, skip_lost=_skips_lost(on_data_loss), on_schedule=True)
+        skip_lost = _skips_lost(on_data_loss)
+        if members < 1:
+            raise DeclarationError(f"members={members}; an app is run by at least 1")
+        found = [
+            kafka.attach(app, seed=None if seed is None else seed + number, skip_lost=skip_lost, on_schedule=True)
+            for number in range(members)
+        ]
         try:
             yield kafka
         finally:
-            kafka.detach(member)
+            for member in found:
+                kafka.detach(member)
 
 
 @dataclass(slots=True)
@@ -103,11 +120,20 @@ class FakeEngine:
         self._seed = seed
         self._skips_lost = _skips_lost(on_data_loss)
         self._within = within
+        self._member: FakeMember | None = None
+
+    def health(self) -> Health:
+        """How the last run is doing, or was at its end, by the virtual clock."""
+        return HealthMonitor(Lifecycle()).health() if self._member is None else self._member.health()
+
+    def why(self, after: Duration = "1s") -> list[Stall]:
+        """What has stood still for so long in virtual time, and what it waits for."""
+        return [] if self._member is None else self._member.why(after)
 
     def run(self, app: App) -> FakeReport:
         """Handle everything that waits."""
         with _seeded(self._seed):
-            member = self._kafka.attach(app, seed=self._seed, skip_lost=self._skips_lost)
+            member = self._member = self._kafka.attach(app, seed=self._seed, skip_lost=self._skips_lost)
             try:
                 self._kafka.finish(within=self._within)
             finally:

@@ -15,7 +15,6 @@ from laneway._core.commit_markers import since_of
 from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
 from laneway._kafka import BrokerUnavailableError, GroupConsumer
 from laneway._kafka import group_consumer as _group_consumer
-from laneway._runtime import rebalance as _rebalance
 from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
@@ -75,7 +74,6 @@ class Scene:
 
     def __init__(self, monkeypatch, function=None, *, is_forgiving=False, committed=(0, CLEAN), topic_id=""):
         self.clock = SleepingClock()
-        monkeypatch.setattr(_rebalance, "time", self.clock)
         self.consumer = Consumer(self.clock, committed)
         monkeypatch.setattr(_group_consumer, "Consumer", lambda options: self.consumer)
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
@@ -106,7 +104,7 @@ class Scene:
             plan, source=self.group, commits=self.group, workers=stations, partitions=self.partitions,
             flow=Flow(self.partitions, stations, [TOPIC]),
             recovery=Recovery("billing", [self.station], admin=None, options={}), logs=self.logs, admin=admin,
-            lease=Lease(float("inf")), listener=self.heard,
+            lease=Lease(float("inf")), listener=self.heard, clock=self.clock,
         )  # fmt: skip
         self.group.subscribe([TOPIC], self.rebalance)
 

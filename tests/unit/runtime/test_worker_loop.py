@@ -11,9 +11,7 @@ import pytest
 from laneway import Buffer, Retry, Topic
 from laneway._core.finished_map import CLEAN, decode_finished
 from laneway._kafka import BrokerUnavailableError, FencedError
-from laneway._runtime import rebalance as _rebalance
 from laneway._runtime import retry_source as _retry_source
-from laneway._runtime import worker_loop as _worker_loop
 from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
@@ -93,8 +91,6 @@ class Scene:
         self, monkeypatch, *, topics=("orders",), partitions=2, records=100, limits=None, retries=False, is_shared=False
     ):
         self.clock = clock = SleepingClock()
-        for module in (_worker_loop, _rebalance):
-            monkeypatch.setattr(module, "time", clock)
         self.places = [(topic, partition) for topic in topics for partition in range(partitions)]
         retry_topics = {topics[0]: [RETRY]} if retries else {}
         stations = {topic: [_station(topic, records)] for topic in [*topics, *([RETRY] if retries else [])]}
@@ -121,11 +117,11 @@ class Scene:
         self.lease = Lease(10.0)
         rebalance = Rebalance(
             plan, source=self.consumer, commits=self.consumer, workers=stations, partitions=self.partitions,
-            flow=self.flow, recovery=recovery, logs=logs, admin=None, lease=self.lease, listener=Heard(),
+            flow=self.flow, recovery=recovery, logs=logs, admin=None, lease=self.lease, listener=Heard(), clock=clock,
         )  # fmt: skip
         self.loop = WorkerLoop(
             plan, source=self.consumer, rebalance=rebalance, flow=self.flow, recovery=recovery, workers=stations,
-            retry_source=self.retry_source, monitor=self.monitor,
+            retry_source=self.retry_source, monitor=self.monitor, clock=clock,
         )  # fmt: skip
         self.consumer.subscribe(plan.topics, rebalance)
         self.stations = SimpleNamespace(**{topic: found for topic, (found,) in stations.items() if topic != RETRY})
@@ -151,7 +147,8 @@ class Scene:
         """So many seconds of the loop's life, in which something is done again and again."""
         until, due = self.clock.now + seconds, self.clock.now + every
         while self.clock.now < until:
-            self.loop.step()
+            if pause := self.loop.step():
+                self.clock.sleep(pause)
             if self.clock.now >= due:
                 due = self.clock.now + every
                 work()

@@ -8,7 +8,7 @@ import pytest
 
 from laneway import App, Retry, Topic
 from laneway.testing import running
-from laneway.testing._member import Member
+from laneway.testing._fake_member import FakeMember
 
 orders = Topic("orders")
 
@@ -17,7 +17,7 @@ orders = Topic("orders")
 def uncommitted(kafka, monkeypatch):
     """What happens inside is forgotten, except for what was written."""
     with monkeypatch.context() as patch:
-        patch.setattr(Member, "commit", lambda self: None)
+        patch.setattr(FakeMember, "commit", lambda self: None)
         yield
         kafka.crash()
 

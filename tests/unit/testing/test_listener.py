@@ -34,8 +34,8 @@ def test_each_step_is_a_batch_of_its_own():
 
         assert len(parked) == 25
         assert [(batch.topic, batch.batch, batch.tally.read, batch.tally.parked) for batch in batches] == [
-            ("orders", 0, 30, 30),
-            ("orders", 1, 5, 5),
+            ("orders", 1, 30, 30),
+            ("orders", 2, 5, 5),
         ]
         assert len(kafka.tally.events) == 20
 
@@ -83,9 +83,9 @@ def test_what_a_crash_undid_is_reported_again():
 
     assert [str(event) for event in told if not isinstance(event, RecordHandled)] == [
         "consuming",
-        "batch 0 of orders: 1 read",
-        "consuming",
         "batch 1 of orders: 1 read",
+        "consuming",
+        "batch 2 of orders: 1 read",
         "stopped",
     ]
     assert len({event.offset for event in told if isinstance(event, RecordHandled)}) == 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from laneway._kafka import Admin, BrokerUnavailableError, GroupConsumer, sender_of
 from laneway._runtime.configure import producers_elsewhere, reading_options
 from laneway._runtime.feeds import Feeds
-from laneway._runtime.flow import Flow
+from laneway._runtime.group_loop import LoopClients, group_loop
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.health.loop_health import LoopHealth
 from laneway._runtime.health.snapshot import MemberStatus
@@ -17,12 +17,10 @@ from laneway._runtime.lease import Lease
 from laneway._runtime.monitor import TIMEOUT, BrokerMonitor
 from laneway._runtime.partition import Partitions
 from laneway._runtime.read_plan import ReadPlan
-from laneway._runtime.rebalance import Rebalance
 from laneway._runtime.recovery import Recovery
-from laneway._runtime.recreated_logs import Logs
 from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.topics import feeds_of
-from laneway._runtime.worker_loop import Request, WorkerLoop
+from laneway._runtime.worker_loop import Request
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from laneway._runtime.handler_worker import Hooks
     from laneway._runtime.health.snapshot import Snapshot
     from laneway._runtime.host import AppHost
+    from laneway._runtime.worker_loop import WorkerLoop
     from laneway.observe import Listener
     from laneway.settings import ClusterSettings, Settings
 
@@ -112,10 +111,8 @@ class ClusterRuntime:
         owned = Partitions()
         feeds = {topic: feeds_of(app, [each for each in routes if each.topic.name == topic]) for topic in self.sources}
         limit = cluster.consumer.max_poll_interval.total_seconds()
-        plan = ReadPlan(
-            topics=self.sources,
-            retry_topics={topic: [feed.topic for feed in found if feed.step] for topic, found in feeds.items()},
-            delayed={topic for topic, found in feeds.items() if found[0].delay},
+        plan = ReadPlan.of(
+            feeds,
             start=_starts(routes, settings),
             # Records deleted from an error topic are counted as lost; the others are still handled.
             skip_lost=settings.on_data_loss == "continue" or limits is not None,
@@ -139,37 +136,18 @@ class ClusterRuntime:
         for worker in self.workers:
             worker.processor.outbox.diagnose = self.monitor.trouble
         options = reading_options(cluster, routes, sum(partitions.values()))
-        flow = Flow(owned, workers, plan.live)
-        recovery = Recovery(app, self.workers, admin=self.admin, options=options)
         consumer = GroupConsumer(options, app, cluster.client_options())
-        logs = Logs(
-            plan, source=consumer, workers=workers, partitions=owned, monitor=self.monitor, admin=self.admin,
-            notes=listener,
-        )  # fmt: skip
-        logs.learn()
-        rebalance = Rebalance(
-            plan,
+        clients = LoopClients(
             source=consumer,
             commits=self._commits_of(consumer),
-            workers=workers,
-            partitions=owned,
-            flow=flow,
-            recovery=recovery,
-            logs=logs,
+            retry_source=RetrySource(plan.beside, owned, options, skip_lost=plan.skip_lost),
+            recovery=Recovery(app, self.workers, admin=self.admin, options=options),
+            monitor=self.monitor,
             admin=self.admin,
             lease=lease,
             listener=listener,
         )
-        self.worker_loop = WorkerLoop(
-            plan,
-            source=consumer,
-            rebalance=rebalance,
-            flow=flow,
-            recovery=recovery,
-            workers=workers,
-            retry_source=RetrySource(plan.beside, owned, options, skip_lost=plan.skip_lost),
-            monitor=self.monitor,
-        )
+        self.worker_loop = group_loop(plan, clients, workers, owned)
         self.thread = LoopThread(self.worker_loop)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from laneway._declare.health import Level, lasting
@@ -22,18 +21,21 @@ __all__ = ["findings_of"]
 _SHOWN = 10  # stalled partitions that are findings of their own
 
 
-def findings_of(progress: Progress, seen: Snapshot, *, stalled_after: float, minimum_brokers: int) -> Iterator[Finding]:
+def findings_of(
+    progress: Progress, seen: Snapshot, now: float, *, stalled_after: float, minimum_brokers: int
+) -> Iterator[Finding]:
     """The findings about one cluster.
 
     Args:
         progress: of its partitions.
         seen: the snapshot.
+        now: the monotonic time.
         stalled_after: seconds without progress that make a partition stalled.
         minimum_brokers: with fewer, a warning.
     """
     where, brokers = seen.where, seen.brokers
     if brokers.code:
-        yield Finding(Level.CRITICAL, brokers.code, where, brokers.words, time.monotonic() - brokers.since)
+        yield Finding(Level.CRITICAL, brokers.code, where, brokers.words, now - brokers.since)
     if brokers.brokers is not None and brokers.brokers < minimum_brokers:
         words = f"{brokers.brokers} brokers at {where}; at least {minimum_brokers} are expected"
         yield Finding(Level.WARNING, "few-brokers", where, words)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from laneway._clock import SystemClock
 from laneway._core.locate import Location, locate, status_of
 from laneway._runtime.health.snapshot import Located, PartitionStatus, Snapshot
 from laneway._runtime.partition import Pause
@@ -12,6 +12,7 @@ from laneway._runtime.partition import Pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from laneway._clock import Clock
     from laneway._core.locate import HandlerStatus, Spot
     from laneway._core.processor import Processor
     from laneway._declare.handler import HandlerSpec
@@ -24,6 +25,7 @@ __all__ = ["Locatable", "LoopHealth", "located"]
 
 T = TypeVar("T")
 
+_SYSTEM = SystemClock()
 _PATIENCE = 0.3  # seconds that a handler's lanes may take to answer; an event loop that does not is blocked
 
 
@@ -61,6 +63,7 @@ class LoopHealth:
         sources: the topics that are read.
         where: the brokers, for messages.
         timeout: seconds for the delivery of a message.
+        clock: the time.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class LoopHealth:
         sources: Collection[str],
         where: str = "",
         timeout: float = 30.0,
+        clock: Clock = _SYSTEM,
     ) -> None:
         self._loop = loop
         self._workers = workers
@@ -79,6 +83,7 @@ class LoopHealth:
         self._sources = sources
         self._where = where
         self._timeout = timeout
+        self._clock = clock
         self._delays = {
             step.spec.topic.name: step.spec.delay.total_seconds()
             for worker in workers
@@ -105,7 +110,7 @@ class LoopHealth:
             own = [spot for spot in spots if spot[0] in worker.topics and _is_at(worker, spot[:2], spot[2])]
             if not own:
                 continue
-            locations, is_sure = located(worker, own, patience)
+            locations, is_sure = located(worker, own, patience, self._clock)
             patience = patience if is_sure else 0.0
             handler = self._status_of(worker)
             found += [Located(spot, handler, location) for spot, location in locations.items()]
@@ -115,20 +120,23 @@ class LoopHealth:
         self._monitor.counts = True
 
     def _status_of(self, worker: Locatable) -> HandlerStatus:
-        return status_of(worker.processor, time.monotonic(), self._timeout)
+        return status_of(worker.processor, self._clock.monotonic(), self._timeout)
 
 
-def located(worker: Locatable, spots: list[Spot], patience: float) -> tuple[dict[Spot, Location], bool]:
+def located(
+    worker: Locatable, spots: list[Spot], patience: float, clock: Clock = _SYSTEM
+) -> tuple[dict[Spot, Location], bool]:
     """The locations of records in a handler, and whether nothing changed during the lookup.
 
     Args:
         worker: the handler.
         spots: the records.
         patience: seconds to wait for an answer.
+        clock: the time.
     """
     try:
         found, is_sure = worker.look(
-            lambda: locate(worker.processor, spots, time.monotonic(), worker.intake.table), patience
+            lambda: locate(worker.processor, spots, clock.monotonic(), worker.intake.table), patience
         )
     except RuntimeError:  # it changed during the lookup
         return dict.fromkeys(spots, Location(code="unknown")), True

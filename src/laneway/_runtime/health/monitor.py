@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from laneway._clock import SystemClock
 from laneway._declare.health import Health, Level, Reason, Stall, moment
 from laneway._runtime.health.findings import findings_of
 from laneway._runtime.health.progress import Progress
@@ -17,6 +17,7 @@ from laneway.observe import logger
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from laneway._clock import Clock
     from laneway._runtime.health.check import HealthCheck
     from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.lifecycle import Lifecycle
@@ -26,6 +27,7 @@ __all__ = ["HealthMonitor"]
 
 _log = logger("runtime")
 
+_SYSTEM = SystemClock()
 _EVERY = 1.0  # seconds
 _NOTED = 12.0  # seconds that a warning stays in the state; a lasting one is repeated every ten
 _SOON = timedelta(seconds=2)  # a stable group assigns partitions sooner
@@ -48,10 +50,12 @@ class HealthMonitor:
 
     Args:
         life: the engine's state.
+        clock: the time.
     """
 
-    def __init__(self, life: Lifecycle) -> None:
+    def __init__(self, life: Lifecycle, clock: Clock = _SYSTEM) -> None:
         self._life = life
+        self._clock = clock
         self._stalled_after = 30.0
         self._minimum_brokers = 1
         self._noted = ("", 0.0)
@@ -86,7 +90,7 @@ class HealthMonitor:
         """Set the health sources and the health check."""
         with self._lock:
             self._check = check
-            self._watched = [Progress(each) for each in watched]
+            self._watched = [Progress(each, self._clock) for each in watched]
         if self._minimum_brokers > 1:
             for each in watched:
                 each.count_brokers()
@@ -102,19 +106,26 @@ class HealthMonitor:
 
     def note(self, words: str) -> None:
         """Show a warning in the state until it is 12 s old. Any thread may call it."""
-        self._noted = (words, time.monotonic())
+        self._noted = (words, self._clock.monotonic())
         self._life.note(words)
 
     def health(self) -> Health:
         with self._lock:
-            now, used = time.monotonic(), set[tuple[str, str]]()
+            now, used = self._clock.monotonic(), set[tuple[str, str]]()
             reasons = []
             for level, code, subject, words, age in self._found():
                 known = now - self._since.setdefault((code, subject), now)
                 used.add((code, subject))
-                reasons.append(Reason(level, code, words, moment(known if age is None else age)))
+                since = moment(known if age is None else age, self._now())
+                reasons.append(Reason(level, code, words, since))
             self._since = {name: since for name, since in self._since.items() if name in used}
         return Health.of(reasons)
+
+    def see(self) -> None:
+        """Remember where the partitions stand now; a loop on virtual time calls it when that has changed."""
+        with self._lock:
+            for progress in self._watched:
+                progress.look(is_paused=self._is_paused)
 
     def why(self, after: float) -> list[Stall]:
         """The partitions without progress for so many seconds, and the cause; the longest first."""
@@ -149,7 +160,11 @@ class HealthMonitor:
             for progress in self._watched:
                 seen = progress.look(is_paused=self._is_paused)
                 yield from findings_of(
-                    progress, seen, stalled_after=self._stalled_after, minimum_brokers=self._minimum_brokers
+                    progress,
+                    seen,
+                    self._clock.monotonic(),
+                    stalled_after=self._stalled_after,
+                    minimum_brokers=self._minimum_brokers,
                 )
 
     def look(self) -> None:
@@ -165,7 +180,7 @@ class HealthMonitor:
 
     def _note_waiting(self, health: Health) -> None:
         """Show in the state that no partitions are assigned, as long as that lasts."""
-        since = datetime.now(UTC) - _SOON
+        since = self._now() - _SOON
         words = next((each.words for each in health.reasons if each.code in _IDLE and each.since < since), "")
         if words and self._life.state is State.CONSUMING:
             self._waits = words
@@ -176,7 +191,7 @@ class HealthMonitor:
 
     def _forget_note(self) -> None:
         words, said = self._noted
-        if words and time.monotonic() - said > _NOTED:
+        if words and self._clock.monotonic() - said > _NOTED:
             self._noted = ("", 0.0)
             self._life.note("", instead_of=words)
 
@@ -189,7 +204,7 @@ class HealthMonitor:
             "brokers": [],
             "owned": {},
             "lag": {},
-            "written": datetime.now(UTC).isoformat(),
+            "written": self._now().isoformat(),
         }
         for progress in self._watched:
             seen = progress.watched.look()
@@ -199,6 +214,9 @@ class HealthMonitor:
             for (topic, partition), lag in sorted(seen.lag.items()):
                 said["lag"].setdefault(topic, {})[str(partition)] = lag
         return said
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall(), UTC)
 
     def _repeat(self, is_over: threading.Event) -> None:
         while not is_over.is_set():

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from laneway._clock import SystemClock
 from laneway._declare.health import Stall, lasting
 from laneway._runtime.health.stalls import cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from laneway._clock import Clock
     from laneway._kafka import Place
     from laneway._runtime.health.snapshot import HealthSource, PartitionStatus, Snapshot
 
 __all__ = ["Progress"]
 
+_SYSTEM = SystemClock()
 _COMMITS = 10.0  # seconds; a commit is due every second
 _FULL = "the partition is paused until it is finished, because the commit metadata is full"
 
@@ -44,9 +46,11 @@ class Progress:
 
     Args:
         watched: the health source.
+        clock: the time.
     """
 
-    def __init__(self, watched: HealthSource) -> None:
+    def __init__(self, watched: HealthSource, clock: Clock = _SYSTEM) -> None:
+        self._clock = clock
         self.watched = watched
         self._marks: dict[Place, _Mark] = {}
         self._lock = threading.Lock()
@@ -57,7 +61,7 @@ class Progress:
         Args:
             is_paused: whether reading is paused, so that records in Kafka are no stall.
         """
-        now, seen = time.monotonic(), self.watched.look()
+        now, seen = self._clock.monotonic(), self.watched.look()
         ends = seen.brokers.ends
         with self._lock:
             self._marks = {
@@ -68,7 +72,7 @@ class Progress:
 
     def uncommitted(self) -> dict[Place, float]:
         """Partitions with finished offsets that are not committed, and for how many seconds."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         late = {place: now - mark.behind for place, mark in self._marks.items() if mark.behind is not None}
         return {place: seconds for place, seconds in late.items() if seconds > _COMMITS}
 
@@ -79,7 +83,7 @@ class Progress:
             seen: the result of `look`.
             after: how many seconds.
         """
-        now, ends = time.monotonic(), seen.brokers.ends
+        now, ends = self._clock.monotonic(), seen.brokers.ends
         still = {place: mark for place, mark in self._marks.items() if now - mark.since >= after}
         found = self._begun(seen, {place: mark for place, mark in still.items() if mark.kind == "begun"}, now)
         for place, mark in still.items():

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from laneway._runtime.health import progress as _progress
 from laneway._runtime.health.progress import Progress
 from support.watched import Seen
 
@@ -14,7 +13,7 @@ HERE = ("orders", 0)
 
 
 class Clock:
-    """The time of a module, moved by hand."""
+    """Time that a test moves."""
 
     def __init__(self):
         self.now = 1000.0
@@ -26,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    monkeypatch.setattr(_progress, "time", found)
+    monkeypatch.setattr(Followed, "clock", found, raising=False)
     return found
 
 
@@ -35,7 +34,7 @@ class Followed:
 
     def __init__(self, **lows):
         self.seen = Seen()
-        self.progress = Progress(self.seen)
+        self.progress = Progress(self.seen, self.clock)
 
     def stalls(self, after=30.0, *, is_paused=False):
         return self.progress.stalls(self.progress.look(is_paused=is_paused), after)

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from laneway._core.error_run_filter import is_new
 from laneway._core.headers import parked_at
+from laneway._declare.error_consumer import ErrorConsumer
 from laneway._runtime.error_app import ErrorApp
 from laneway.errors import LanewayError
-from laneway.testing._listener import Listener
-from laneway.testing._member import Member
+from laneway.testing._fake_member import FakeMember
 
 if TYPE_CHECKING:
     import asyncio
     import random
-    from collections.abc import Callable
 
     from laneway._declare.app import App
+    from laneway._kafka import Place
     from laneway.testing._kafka import FakeKafka
     from laneway.testing._loop import VirtualLoop
 
 __all__ = ["ErrorRun", "ErrorSchedule"]
 
 
-class ErrorRun(Member):
+class ErrorRun(FakeMember):
     """One run over the error topics of an app, as far as they reach at this moment.
 
     Args:
@@ -38,46 +38,37 @@ class ErrorRun(Member):
     def __init__(
         self, app: App, kafka: FakeKafka, loop: VirtualLoop, *, rng: random.Random | None, hooks: bool
     ) -> None:
-        partitions = {}
-        for route in app.routes:
-            source = kafka.ensure(route.topic.name)
-            partitions[route.topic.name] = len(source.logs)
-            kafka.ensure(route.error_topic_of(app.name), len(source.logs))
+        partitions = {route.topic.name: len(kafka.ensure(route.topic.name).logs) for route in app.routes}
+        topics = {route.error_topic_of(app.name): partitions[route.topic.name] for route in app.routes}
+        for topic, count in topics.items():
+            kafka.ensure(topic, count)
         self.of = app.name
         errors = ErrorApp(app, partitions, hooks=hooks)
-        super().__init__(errors, kafka, loop, rng=rng, skip_lost=True)
-        self._listener = _OfRecords(errors)
-        started, new = kafka.clock.wall() * 1000, errors.errors.new / timedelta(milliseconds=1)
-        self._limits = {route.topic.name: self._limits_of(route.topic.name, started, new) for route in errors.routes}
+        limits = _limits(errors.name, list(topics), kafka, app.errors or ErrorConsumer())
+        super().__init__(errors, kafka, loop, rng=rng, skip_lost=True, limits=limits)
 
-    def end_when_done(self, ended: Callable[[Exception | None], None]) -> None:
-        """Begin, and tell when it is over, with why if it failed."""
+    @property
+    def failure(self) -> LanewayError | None:
+        """What has ended it before its time."""
+        try:
+            self.raise_if_failed()
+        except LanewayError as error:
+            return error
+        return None
 
-        def look() -> None:
-            try:
-                self.raise_if_failed()
-            except LanewayError as error:
-                ended(error)
-            else:
-                if self.is_done:
-                    ended(None)
 
-        self.start()
-        self.begin_batch()
-        for station in self._stations:
-            station.ended = lambda: self._loop.call_soon(look)
-        self.wake()
-        self._loop.call_soon(look)
-
-    def _limits_of(self, topic: str, started: float, new: float) -> dict[int, int]:
-        """Where the run ends in each partition: before the first record that is new, else at the end of the log."""
-        committed, limits = self._kafka.committed(self.app, topic), {}
-        for number, log in enumerate(self._kafka.ensure(topic).logs):
+def _limits(group: str, topics: list[str], kafka: FakeKafka, errors: ErrorConsumer) -> dict[Place, int]:
+    """Where the run ends in each partition: before the first record that is new, else at the end of the log."""
+    started, new = kafka.clock.wall() * 1000, errors.new / timedelta(milliseconds=1)
+    limits: dict[Place, int] = {}
+    for topic in topics:
+        committed = kafka.committed(group, topic)
+        for number, log in enumerate(kafka.ensure(topic).logs):
             waiting = log.read(committed.get(number, log.start), log.end)
             fresh = (entry for entry in waiting if is_new(parked_at(entry.as_record(topic, number)), started, new))
             first = next(fresh, None)
-            limits[number] = log.end if first is None else first.offset
-        return limits
+            limits[topic, number] = log.end if first is None else first.offset
+    return limits
 
 
 class ErrorSchedule:
@@ -86,7 +77,7 @@ class ErrorSchedule:
     Args:
         kafka: where the app runs.
         loop: says when time has passed.
-        app: which app; it has a schedule.
+        app: which app.
         rng: mixes the schedule of each run.
     """
 
@@ -112,11 +103,4 @@ class ErrorSchedule:
 
     def _fire(self) -> None:
         self._arm()
-        self._kafka.start_errors(self._app, self._rng)
-
-
-class _OfRecords(Listener):
-    """Reports what happens to records, and not that the app begins or ends, for it does not."""
-
-    def changed(self, state: str) -> None:
-        del state
+        self._loop.create_task(self._kafka.run_scheduled(self._app, self._rng))
