@@ -27,15 +27,16 @@ help:  ## Show the targets.
 
 .make/fetched: .make/installed
 	$(BIN)/laneway setup
+	$(BIN)/python tests/support/stores.py
 	@touch $@
 
-setup: .make/fetched  ## Install laneway into .venv, fetch Kafka's jars, build the class archives of Kafka and Spark.
+setup: .make/fetched  ## Install laneway into .venv, fetch Kafka's jars, Redis and PostgreSQL, build the class archives of Kafka and Spark.
 
 demo: setup  ## See a real Kafka topic processed on Spark: order, loss and speed, checked.
 	$(BIN)/laneway demo
 
 unit: .make/installed  ## Fast tests: no broker, no Spark, under a minute.
-	$(BIN)/python -m pytest -n 2 tests -m "not broker and not spark and not slow and not soak"
+	$(BIN)/python -m pytest -n 2 tests -m "not broker and not store and not spark and not slow and not soak"
 
 lint: .make/installed  ## Style, types and layers.
 	$(BIN)/ruff check .

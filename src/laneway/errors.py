@@ -6,7 +6,11 @@
     ├── SettingsError         a configuration file, variable or flag is wrong; lists every problem at once
     ├── DeclarationError      an app, topic or handler is declared in a way that cannot work
     ├── CodecError            bytes cannot be turned into a value, or a value into bytes
-    ├── SchemaRegistryError   the schema registry does not answer; the record waits
+    ├── DedupError            a record's id is missing, or was used with another payload
+    ├── UnavailableError      a service does not answer; the record waits
+    │   ├── SchemaRegistryError    the schema registry
+    │   ├── DedupStoreError        the store of handled records
+    │   └── ClaimedError           another process is at work on the record's id
     ├── EngineError           an engine cannot start or continue
     │   ├── CheckpointError   Spark's temporary folder cannot be written
     │   └── DataLossError     unread records are gone from the topic
@@ -34,9 +38,13 @@ __all__ = [
     "AdminError",
     "BrokerError",
     "CheckpointError",
+    "ClaimedError",
     "CodecError",
     "DataLossError",
     "DeclarationError",
+    "DedupError",
+    "DedupStoreError",
+    "Duplicate",
     "EngineError",
     "HandlerDiedError",
     "HandlerTimeoutError",
@@ -52,6 +60,7 @@ __all__ = [
     "Skip",
     "TimestampRefusedError",
     "Unacknowledged",
+    "UnavailableError",
     "UnreachableStateError",
 ]
 
@@ -103,10 +112,14 @@ class CodecError(LanewayError):
     """Bytes cannot be turned into a value, or a value into bytes."""
 
 
-class SchemaRegistryError(LanewayError):
-    """The schema registry does not answer, or refuses to.
+class DedupError(LanewayError):
+    """The id of a record is missing, or was used before with another payload. The record is parked."""
 
-    It says nothing about the record, which is tried again without using an attempt until the registry answers.
+
+class UnavailableError(LanewayError):
+    """A service does not answer, or refuses to.
+
+    It says nothing about the record, which is tried again without using an attempt until the service answers.
 
     Args:
         text: what happened.
@@ -117,9 +130,21 @@ class SchemaRegistryError(LanewayError):
         super().__init__(text)
         self.retry_after = retry_after
 
-    def __reduce__(self) -> tuple[type[SchemaRegistryError], tuple[str, float]]:
+    def __reduce__(self) -> tuple[type[UnavailableError], tuple[str, float]]:
         """Pickle both arguments."""
         return (type(self), (str(self), self.retry_after))
+
+
+class SchemaRegistryError(UnavailableError):
+    """The schema registry does not answer, or refuses to."""
+
+
+class DedupStoreError(UnavailableError):
+    """The store of handled records does not answer, or refuses to."""
+
+
+class ClaimedError(UnavailableError):
+    """Another process has claimed the id of a record and has not finished it."""
 
 
 class EngineError(LanewayError):
@@ -181,6 +206,13 @@ class Skip(Exception):  # noqa: N818 - a signal, not an error
     """Raised by a handler to finish the record without handling it; it counts as skipped."""
 
     def __init__(self, reason: str = "skipped by the handler") -> None:
+        super().__init__(reason)
+
+
+class Duplicate(Skip):
+    """The record's id is done already: the record is finished without a call and counts as duplicate."""
+
+    def __init__(self, reason: str = "its id was handled before") -> None:
         super().__init__(reason)
 
 

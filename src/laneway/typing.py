@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from laneway._declare.record import Headers, Record
     from laneway.observe import Tally
 
-__all__ = ["Engine", "Outcome", "Sender", "Source"]
+__all__ = ["DedupStore", "Engine", "Outcome", "Sender", "Source"]
 
 
 class Outcome(Protocol):
@@ -35,6 +35,19 @@ class Source(Protocol):
 
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, waiting no longer than *timeout* seconds; those of a partition in offset order."""
+
+
+class DedupStore(Protocol):
+    """Remembers which records were handled; see `laneway.dedup`."""
+
+    is_shared: bool
+    """Whether several processes see the same ids."""
+    in_order: bool
+    """Whether it needs the records of a partition in order."""
+
+    def check(self) -> None:
+        """Raise a `DeclarationError` when the store cannot keep its promise."""
+        ...
 
 
 class Sender(Protocol):

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._core.batch_pieces import BatchPieces, groups_of
 from laneway._core.breaker import uncalled
+from laneway._core.dedup import guarded
 from laneway._core.interceptors import StandIns, intercepted, producing
-from laneway._core.turn import TurnReport
+from laneway._core.turn import TurnReport, records_of
+from laneway._core.values import codec_of, decoder_of
 from laneway._declare.breaker import is_failure
 from laneway._declare.context import set_current_record
 from laneway._declare.record import Batch, Record
-from laneway.codecs import Framed, Raw
-from laneway.errors import DeclarationError, HandlerTimeoutError, LanewayError, SchemaRegistryError, Skip
+from laneway.errors import DeclarationError, Duplicate, HandlerTimeoutError, LanewayError, Skip, UnavailableError
 from laneway.observe import RecordSkipped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from laneway._clock import Clock
+    from laneway._core.dedup import Dedup
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import EncodedMessage
     from laneway._declare.handler import HandlerSpec
-    from laneway._declare.record import Topic
     from laneway._declare.retry import Retry
-    from laneway.codecs import Codec
 
 __all__ = ["Call"]
 
@@ -39,22 +39,25 @@ class Call:
         clock: times the calls.
         slice_: a lane gives back what it has not begun after this many seconds, so that a handler which turned slow
             does not keep records waiting behind it while other lanes are free.
+        dedup: claims the records of a turn, and says which may be called.
     """
 
-    def __init__(self, route: HandlerSpec, clock: Clock, slice_: float = 0.002) -> None:
+    def __init__(self, route: HandlerSpec, clock: Clock, slice_: float = 0.002, *, dedup: Dedup | None = None) -> None:
         self._stand_ins = StandIns(route) if route.is_batch and route.interceptors.consume else None
         self.function = intercepted(route, self._stand_ins)
+        self._dedup = dedup
+        if dedup is not None and not route.is_batch:
+            self.function = guarded(self.function, dedup)
         self._messages = producing(route)
         self._addresses = route.addresses
         self._keeps_reasons = RecordSkipped in route.wanted
         self._name = route.name
-        self._halts = route.breaker is not None
+        self._halts = route.breaker is not None  # no call may begin before the breaker has had its say
         self._retry = route.retry
-        """Whether a turn ends when the handler fails: no call may begin before the breaker has had its say."""
         self._is_unique = route.kind == "unique"
         self._grouping = route.grouping
         self._bisect = route.bisect
-        self._decode = _decoder_of(route.topic.value)
+        self._decode = decoder_of(route.topic.value)
         self._timeout = route.timeout.total_seconds() if route.timeout else None
         self._clock = clock
         self._slice = slice_
@@ -71,6 +74,8 @@ class Call:
 
     def single(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Call a sync function for each record of a turn."""
+        if self._dedup is not None:
+            self._dedup.begin(records_of(turn))
         report, function, decode = TurnReport(), self.function, self._decode
         handled, done, limit, halts = report.handled, report.done, self._timeout, self._halts
         began = self._clock.monotonic()
@@ -107,6 +112,8 @@ class Call:
 
     async def single_async(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Await an async function for each record of a turn."""
+        if self._dedup is not None:
+            await self._dedup.begin_async(records_of(turn))
         report, function, decode = TurnReport(), self.function, self._decode
         handled, done, limit, halts = report.handled, report.done, self._timeout, self._halts
         began = self._clock.monotonic()
@@ -162,6 +169,8 @@ class Call:
 
     def batch(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Call a sync function with the records of a turn together, or piece by piece."""
+        if self._dedup is not None:
+            self._dedup.begin(records_of(turn))
         report, pieces = self.gather(turn)
         began = self._clock.monotonic()
         for piece in pieces:
@@ -182,6 +191,8 @@ class Call:
 
     async def batch_async(self, turn: list[KeyQueue[Record[Any]]]) -> TurnReport:
         """Await an async function with the records of a turn together, or piece by piece."""
+        if self._dedup is not None:
+            await self._dedup.begin_async(records_of(turn))
         report, pieces = self.gather(turn)
         began = self._clock.monotonic()
         for piece in pieces:
@@ -240,10 +251,12 @@ class Call:
             return report, pieces
         return report, BatchPieces(turn, groups, bisect=self._bisect)
 
-    def _decoded(self, turn: list[KeyQueue[Record[Any]]], report: TurnReport) -> list[Record[Any]]:
+    def _decoded(  # noqa: C901 - what can become of a member
+        self, turn: list[KeyQueue[Record[Any]]], report: TurnReport
+    ) -> list[Record[Any]]:
         """Decode the members; what cannot be decoded is parked alone and does not fail the others."""
-        decode, stand_ins = self._decode, self._stand_ins
-        if decode is None and stand_ins is None and not self._is_unique:
+        decode, stand_ins, dedup = self._decode, self._stand_ins, self._dedup
+        if decode is None and stand_ins is None and dedup is None and not self._is_unique:
             return [record for queue in turn for record in queue.work()]
         records = []
         for index, queue in enumerate(turn):
@@ -253,6 +266,8 @@ class Call:
                 work = work[-1:]
             for place, record in enumerate(work):
                 try:
+                    if dedup is not None:
+                        dedup.check(record)
                     if decode is not None and record.raw is not None:
                         record.value = decode(record)
                     if stand_ins is not None:
@@ -260,7 +275,7 @@ class Call:
                     records.append(record)
                 except Skip as skip:
                     self._skip_all(report, [record], skip)
-                except SchemaRegistryError as error:
+                except UnavailableError as error:
                     # It waits, and so do later ones of its key.
                     report.members.append((index, record, error))
                     report.back.update(map(id, work[place + 1 :]))
@@ -322,6 +337,9 @@ class Call:
         return report.is_halted
 
     def _skip_all(self, report: TurnReport, records: Sequence[Record[Any]], skip: Skip) -> None:
+        if isinstance(skip, Duplicate):
+            report.duplicates += records
+            return
         report.skipped += records
         if self._keeps_reasons:
             report.reasons |= dict.fromkeys(map(id, records), skip)
@@ -345,7 +363,7 @@ class Call:
             (
                 (address := self._addresses.get(message.topic.name, message.topic.name)),
                 message.key,
-                None if message.value is None else _codec_of(message.topic, address).encode(message.value),
+                None if message.value is None else codec_of(message.topic, address).encode(message.value),
                 message.headers,
                 message.partition,
                 message.timestamp,
@@ -378,21 +396,6 @@ class Call:
             raise HandlerTimeoutError(
                 f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
             ) from error
-
-
-def _decoder_of(codec: Codec[Any]) -> Callable[[Record[Any]], Any] | None:
-    """What gives the value of a record; None where the value is the bytes."""
-    if type(codec) is Raw:
-        return None
-    if isinstance(codec, Framed) and codec.reads_headers:
-        return lambda record: codec.decode_with(record.raw, record.headers)  # type: ignore[arg-type]  # no tombstones
-    return lambda record: codec.decode(record.raw)  # type: ignore[arg-type]  # as above
-
-
-def _codec_of(topic: Topic[Any], address: str) -> Codec[Any]:
-    """The codec of a topic whose real name is in its address; schemas are registered under that name."""
-    codec = topic.value
-    return codec.for_topic(address.partition("@")[0]) if address != topic.name and isinstance(codec, Framed) else codec
 
 
 def _has_failed(report: TurnReport, index: int, retry: Retry) -> bool:

@@ -122,7 +122,7 @@ class Deliveries(ProcessorState):
         self.tally.handled += len(records)
         if self.events.wants_ends:
             self.events.handled(records)
-        self._finish(records)
+        self._confirm(records)
 
     def copy_rows(self, records: Sequence[Record[Any]], error: Exception, step: int) -> None:
         """Send rows of a table that failed, which no queue holds, to a retry topic or the error topic."""

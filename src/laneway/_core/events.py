@@ -11,6 +11,7 @@ from laneway.observe import (
     CopyFailed,
     InterceptorFailed,
     Listener,
+    RecordDeduplicated,
     RecordDeferred,
     RecordDropped,
     RecordHandled,
@@ -55,7 +56,8 @@ class EventEmitter:
         self._kept: Counter[type] = Counter()
         self._wants_handled = RecordHandled in spec.wanted
         self._wants_skipped = RecordSkipped in spec.wanted
-        self.wants_ends = self._wants_handled or self._wants_skipped
+        self._wants_deduplicated = RecordDeduplicated in spec.wanted
+        self.wants_ends = self._wants_handled or self._wants_skipped or self._wants_deduplicated
         """Whether events of records that did not fail are wanted."""
 
     def emit(self, event: Event) -> None:
@@ -92,6 +94,14 @@ class EventEmitter:
                 if not self._has_room(RecordHandled):
                     break
                 self.emit(RecordHandled(*self._place(record)))
+
+    def deduplicated(self, records: Sequence[Record[Any]]) -> None:
+        """Records were done before."""
+        if self._wants_deduplicated:
+            for record in records:
+                if not self._has_room(RecordDeduplicated):
+                    break
+                self.emit(RecordDeduplicated(*self._place(record)))
 
     def retried(self, record: Record[Any], error: Exception, pause: float) -> None:
         """A call failed and is repeated."""

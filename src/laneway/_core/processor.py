@@ -10,7 +10,7 @@ from laneway._core.deliveries import Deliveries
 from laneway._core.messages import Reply
 from laneway._core.outcome import Copy
 from laneway._core.state import HANGS
-from laneway._core.turn import TurnReport
+from laneway._core.turn import TurnReport, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +69,8 @@ class Processor(Deliveries):
                 # The source's step alone: a retry step that is late would undo what the next owner's start has loaded.
                 if self.deferred is not None and not step.spec.step:
                     self.deferred.forget(partition)
+                if self.dedup is not None:
+                    self.dedup.leave(topic, partition)
             case Load(deferred, gone):
                 for partition in gone:
                     deferred.forget(partition)
@@ -266,27 +268,36 @@ class Processor(Deliveries):
 
     def _settle(self, step: Step, turn: Turn, report: TurnReport, *, is_outage: bool) -> None:
         """Act on what happened to queues."""
-        tally, handled, skipped = self.tally, report.handled, report.skipped
+        tally, handled, skipped, duplicates = self.tally, report.handled, report.skipped, report.duplicates
+        dedup = self.dedup
+        called = [] if dedup is None else records_of(turn)
+        # Also of partitions that were given away meanwhile: the effect is there.
+        over = [] if dedup is None else dedup.mark([*handled, *skipped])
         comes_back = (step.is_guarded or self._drain is not None) and not _is_whole(turn, report)
         has_gone = comes_back and any(step.is_gone(record) for queue in turn for record in queue.work())
         if step.is_guarded:
             handled = [record for record in handled if not step.is_stale(record)]
             skipped = [record for record in skipped if not step.is_stale(record)]
+            duplicates = [record for record in duplicates if not step.is_stale(record)]
         if self.events.wants_ends:  # before the failures, because that is the order in which they came
             self.events.handled(handled)
             self.events.skipped(skipped, report.reasons)
+            self.events.deduplicated(duplicates)
         if report.is_smooth:
             step.scheduler.settle_all(turn, report.done)
         else:
             self._settle_failures(step, turn, report, is_outage=is_outage)
         tally.handled += len(handled)
         tally.skipped += len(skipped)
-        for ended in filter(None, (handled, skipped)):
+        tally.duplicates += len(duplicates)
+        for ended in filter(None, (handled, skipped) if dedup is None else (duplicates, over)):
             self._finish_of(step, ended)
             self._supersede(report.older_than(ended))
         for records, messages in report.outputs:
             if not records or not all(map(step.is_stale, records)):
                 self._produce(Reply(records, report.superseded, len(messages)), messages)
+        if dedup is not None:
+            dedup.ended(called)
         if has_gone:
             step.drop(step.is_gone)  # what comes back of a partition that is gone is not begun again
         if comes_back and self._drain is not None and self._drain.is_last:
@@ -323,6 +334,8 @@ class Processor(Deliveries):
             self._take_back(now)
         if self.acks.has_news:
             self._act_on_acks(now)
+        if self.dedup is not None and (marked := self.dedup.confirmed()):
+            self._finish(marked)
         for step in self.steps:
             step.scheduler.wake(now)
         if self._drain is not None and not self._drain.is_last and self.records:
@@ -351,6 +364,8 @@ class Processor(Deliveries):
             del turn[:count]
             part = self._parts[name] = report.of_first(over)
             step = self._step_of_turn(turn)
+            if self.dedup is not None:
+                self.dedup.ended(records_of(back))
             for queue in back:
                 step.scheduler.settle(queue, 0)
             if step.is_guarded:

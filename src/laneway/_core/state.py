@@ -18,11 +18,12 @@ from laneway.errors import UnreachableStateError
 from laneway.observe import Histogram, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from laneway._clock import Clock
     from laneway._core.call import Call
     from laneway._core.commands import Command, Drain
+    from laneway._core.dedup import Dedup
     from laneway._core.messages import CopyMessage
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import TurnReport
@@ -55,6 +56,7 @@ class ProcessorState:
             `Listener` hears of each event at once, too. Without one events are only kept in the tally.
         breaker: state of the handler's breaker, when it is to outlive this processor.
         lease: whether the partitions are surely ours; without one they are.
+        dedup: knows which records are done already, when the handler has a store for that.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, each by its keyword
@@ -70,6 +72,7 @@ class ProcessorState:
         listener: Notes | None = None,
         breaker: BreakerState | None = None,
         lease: Lease | None = None,
+        dedup: Dedup | None = None,
     ) -> None:
         spec = self.spec = specs[0]
         self.tally = Tally(lanes=lanes)
@@ -85,6 +88,7 @@ class ProcessorState:
         self.is_closing = False
         """Nothing more will be admitted: a batch need not wait to be full."""
         self.lease = lease
+        self.dedup = dedup
         self.call: Call | None = None
         """Runs the turns, where it can say what of a turn it has not begun; the runner sets it."""
         self.begun: dict[int, tuple[float, Turn]] = {}
@@ -111,8 +115,19 @@ class ProcessorState:
         self._within = spec.within.total_seconds()
         self._most_records, self._most_size = spec.buffer.records, int(spec.buffer.size)
         self._is_ordered_by_key = spec.kept_order == "key" and spec.order_by is None
-        self._is_plain = self.breaker is None and not self.events.wants_ends
+        self._is_plain = self.breaker is None and not self.events.wants_ends and dedup is None
         """Whether a record that was handled need not be reported."""
+
+    @property
+    def wake(self) -> Callable[[], None] | None:
+        """Called by other threads when `tick` has something to do; the runner sets it."""
+        return self.acks.wake
+
+    @wake.setter
+    def wake(self, wake: Callable[[], None]) -> None:
+        self.acks.wake = wake
+        if self.dedup is not None:
+            self.dedup.wake = wake
 
     @property
     def ready(self) -> int:
@@ -140,13 +155,18 @@ class ProcessorState:
         if self.size + self.outbox.size >= self._most_size:
             return 0
         # A record may lead to many messages, and one message may stand for the records of a whole batch.
-        held = max(self.records + self.outbox.pending, sum([step.ledger.outstanding for step in self.steps]))
+        held = max(self.records + self.pending, sum([step.ledger.outstanding for step in self.steps]))
         return max(0, self._most_records - held)
 
     @property
     def is_done(self) -> bool:
         """Whether everything admitted has reached its end."""
-        return not (self.records or self.outbox.pending or self.acks)
+        return not (self.records or self.pending or self.acks)
+
+    @property
+    def pending(self) -> int:
+        """Messages without an answer, and records that are not marked as done yet."""
+        return self.outbox.pending + (0 if self.dedup is None else self.dedup.pending)
 
     @property
     def can_start(self) -> bool:
@@ -193,6 +213,13 @@ class ProcessorState:
         """The step that reads a topic."""
         return self._by_topic[topic] if self._only is None else self._only
 
+    def _confirm(self, records: Sequence[Record[Any]]) -> None:
+        """These records had their effect: mark them as done where they have an id, then finish them."""
+        if self.dedup is not None:
+            records = self.dedup.mark(records)
+        if records:
+            self._finish(records)
+
     def _finish(self, records: Sequence[Record[Any]]) -> None:
         """The outcome of these records is durable."""
         if self._only is not None:
@@ -207,6 +234,8 @@ class ProcessorState:
                     self._finish_of(step, own)
 
     def _finish_of(self, step: Step, records: Sequence[Record[Any]]) -> None:
+        if self.dedup is not None:
+            self.dedup.finished(records)
         if step.is_guarded:
             records = [record for record in records if not step.is_foreign(record)]
             if not records:

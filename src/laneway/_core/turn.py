@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from laneway._core.scheduler import KeyQueue
     from laneway._declare.record import Record
 
-__all__ = ["EncodedMessage", "TurnReport"]
+__all__ = ["EncodedMessage", "TurnReport", "records_of"]
 
 EncodedMessage = tuple[str, bytes | None, bytes | None, Any, int | None, int | None]
 """Topic, key, value, headers, partition, timestamp. The topic may be ``name@cluster``."""
@@ -25,6 +25,8 @@ class TurnReport(msgspec.Struct, eq=False):
     """Queue by queue, the records that need no further call; queues past its end were not begun."""
     handled: list[Record[Any]] = []
     skipped: list[Record[Any]] = []
+    duplicates: list[Record[Any]] = []
+    """Records whose id is done already."""
     outputs: list[tuple[Sequence[Record[Any]], list[EncodedMessage]]] = []
     """Records with the messages they led to: finished when all of these are acknowledged."""
     failures: dict[int, tuple[Record[Any], Exception]] = {}
@@ -65,6 +67,7 @@ class TurnReport(msgspec.Struct, eq=False):
         part.done = self.done[: len(turn)]
         part.handled = [record for record in self.handled.copy() if id(record) in ours]
         part.skipped = [record for record in self.skipped.copy() if id(record) in ours]
+        part.duplicates = [record for record in self.duplicates.copy() if id(record) in ours]
         part.outputs = [output for output in self.outputs.copy() if id(output[0][0]) in ours]
         part.failures = {index: found for index, found in self.failures.copy().items() if index < len(turn)}
         part.reasons = self.reasons.copy()
@@ -76,6 +79,7 @@ class TurnReport(msgspec.Struct, eq=False):
         rest.done = self.done[count:]
         rest.handled = self.handled[len(part.handled) :]
         rest.skipped = self.skipped[len(part.skipped) :]
+        rest.duplicates = self.duplicates[len(part.duplicates) :]
         rest.outputs = self.outputs[len(part.outputs) :]
         rest.failures = {index - count: found for index, found in self.failures.items() if index >= count}
         rest.reasons, rest.calls, rest.seconds = self.reasons, self.calls, self.seconds
@@ -94,3 +98,8 @@ class TurnReport(msgspec.Struct, eq=False):
     def of(cls, record: Record[Any]) -> TurnReport:
         """Of a turn whose only record was handled."""
         return cls(done=[1], handled=[record], calls=1)
+
+
+def records_of(turn: Sequence[KeyQueue[Record[Any]]]) -> list[Record[Any]]:
+    """The records that the lane of a turn works through."""
+    return [record for queue in turn for record in queue.work()]

@@ -9,29 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from laneway._declare.error_consumer import ErrorConsumer
 from laneway._declare.extensions import Extensions
-from laneway._declare.handler import (
-    ERROR_PATTERN,
-    RETRY_PATTERN,
-    Buffer,
-    HandlerSpec,
-    Order,
-    OrderBy,
-    Oversize,
-    checked,
-)
+from laneway._declare.handler import ERROR_PATTERN, RETRY_PATTERN, Buffer, HandlerSpec, checked
 from laneway._declare.header_styles import STYLES, Style
+from laneway._declare.options import checked_store, common_options, dedup_fields, duration_option, is_manual
 from laneway._declare.retry import Retry
-from laneway._declare.units import Duration, as_duration
 from laneway.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from laneway._declare.breaker import Breaker
+    from laneway._declare.handler import Order, OrderBy, Oversize
     from laneway._declare.health import Stall
+    from laneway._declare.options import Guarantee
     from laneway._declare.ordering import Grouping
     from laneway._declare.record import Topic
-    from laneway.typing import Engine, Outcome
+    from laneway._declare.units import Duration
+    from laneway.typing import DedupStore, Engine, Outcome
 
 __all__ = ["App"]
 
@@ -52,6 +44,8 @@ class App(Extensions):
         oversize: a copy that is too large for the error topic waits (``wait``), or is written without its value
             (``reference``).
         errors: runs over parked records; by default only manual ones.
+        guarantee: that of all handlers that do not name one; see `handler`.
+        dedup: the store of all handlers that do not name one.
 
     Example:
         >>> from laneway import Topic
@@ -62,7 +56,7 @@ class App(Extensions):
         ['charge']
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as for `handler`
         self,
         name: str,
         *,
@@ -71,6 +65,8 @@ class App(Extensions):
         error_headers: Style = "laneway",
         oversize: Oversize = "wait",
         errors: ErrorConsumer | None = None,
+        guarantee: Guarantee | None = None,
+        dedup: DedupStore | None = None,
     ) -> None:
         if not _NAME.fullmatch(name):
             # The name becomes a group id and part of a path, so it must not contain a path separator.
@@ -89,6 +85,7 @@ class App(Extensions):
             "error_headers": error_headers,
             "oversize": oversize,
         }
+        self._dedup, self._offered = checked_store(guarantee, dedup, f"App({name!r})"), dedup
         self.engine: Callable[[], Any] | None = None
         """Returns the direct engine that runs this app in this process, if any."""
         self._setup: list[Callable[[], Any]] = []
@@ -109,6 +106,8 @@ class App(Extensions):
         delay: Duration = "0s",
         acknowledge: Literal["auto", "manual"] = "auto",
         processes: int = 0,
+        guarantee: Guarantee | None = None,
+        dedup: DedupStore | None = None,
     ) -> Callable[[F], F]:
         """Declare a function that takes one record and returns nothing, a message, or several messages.
 
@@ -134,6 +133,9 @@ class App(Extensions):
             processes: run the function in this many processes, for CPU-bound work. A timeout then really stops a call.
                 They replace the lanes; setup hooks run in each. On direct each process imports the function, so it must
                 be in a module. On Spark each Python worker has this many.
+            guarantee: ``at_least_once``, or ``effectively_once``: a record whose id is done in the *dedup* store is
+                finished without a call. By default that of the app; a *dedup* means ``effectively_once``.
+            dedup: a store of `laneway.dedup`, such as ``RedisDedup(url, id=by_header("event-id"))``.
         """
         return self._declare(
             topic=topic,
@@ -142,10 +144,12 @@ class App(Extensions):
             order=order,
             order_by=order_by,
             strict=strict,
-            delay=_duration(delay, "delay"),
-            is_manual=_is_manual(acknowledge),
+            delay=duration_option(delay, "delay"),
+            is_manual=is_manual(acknowledge),
             processes=processes,
-            **_common(retry, timeout, breaker, buffer),
+            guarantee=guarantee,
+            dedup=dedup,
+            **common_options(retry, timeout, breaker, buffer),
         )
 
     def batch_handler(  # noqa: PLR0913 - as for `handler`
@@ -161,6 +165,8 @@ class App(Extensions):
         buffer: Buffer | None = None,
         bisect: bool = False,
         processes: int = 0,
+        guarantee: Guarantee | None = None,
+        dedup: DedupStore | None = None,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `Batch` of up to *size* records, collected for at most *within*.
 
@@ -182,16 +188,20 @@ class App(Extensions):
                 at most 2·log2(*n*) extra calls, *n* bad ones 2·*n*. If no record can succeed, raise `RetryAfter`:
                 it applies to the whole batch, like `Reject` and `Skip`, and is not bisected.
             processes: run the function in this many processes, as for `handler`.
+            guarantee: as for `handler`.
+            dedup: as for `handler`.
         """
         return self._declare(
             topic=topic,
             kind="batch",
             lanes=lanes,
             size=size,
-            within=_duration(within, "within"),
+            within=duration_option(within, "within"),
             bisect=bisect,
             processes=processes,
-            **_common(retry, timeout, breaker, buffer),
+            guarantee=guarantee,
+            dedup=dedup,
+            **common_options(retry, timeout, breaker, buffer),
         )
 
     def custom_handler(  # noqa: PLR0913 - as for `handler`
@@ -208,6 +218,8 @@ class App(Extensions):
         buffer: Buffer | None = None,
         bisect: bool = False,
         processes: int = 0,
+        guarantee: Guarantee | None = None,
+        dedup: DedupStore | None = None,
     ) -> Callable[[F], F]:
         """Declare a function that takes a `Batch` of records that belong together, as *kind* groups them.
 
@@ -225,10 +237,12 @@ class App(Extensions):
             grouping=kind,
             lanes=lanes,
             size=size,
-            within=_duration(within, "within"),
+            within=duration_option(within, "within"),
             bisect=bisect,
             processes=processes,
-            **_common(retry, timeout, breaker, buffer),
+            guarantee=guarantee,
+            dedup=dedup,
+            **common_options(retry, timeout, breaker, buffer),
         )
 
     def unique_handler(  # noqa: PLR0913 - as for `handler`
@@ -258,10 +272,10 @@ class App(Extensions):
             kind="unique",
             lanes=lanes,
             size=size,
-            within=_duration(within, "within"),
+            within=duration_option(within, "within"),
             bisect=bisect,
             processes=processes,
-            **_common(retry, timeout, breaker, buffer),
+            **common_options(retry, timeout, breaker, buffer),
         )
 
     def columnar_handler(
@@ -344,11 +358,16 @@ class App(Extensions):
         engine = None if self.engine is None else self.engine()
         return [] if engine is None else list(engine.why())
 
-    def _declare(self, **fields: Any) -> Callable[[F], F]:
+    def _declare(
+        self, guarantee: Guarantee | None = None, dedup: DedupStore | None = None, **fields: Any
+    ) -> Callable[[F], F]:
         def register(function: F) -> F:
             name = getattr(function, "__name__", type(function).__name__)
             if name in self._routes:
                 raise DeclarationError(f"app {self.name!r} already has a handler named {name!r}; names must differ")
+            common = self._dedup if guarantee is None else self._offered
+            store = checked_store(guarantee, dedup, f"handler {name!r}", common)
+            fields.update(dedup_fields(store, f"{self.name}.{name}", fields["kind"]))
             self._routes[name] = checked(HandlerSpec(name=name, function=function, **self._common, **fields))
             return function
 
@@ -357,23 +376,3 @@ class App(Extensions):
     def __repr__(self) -> str:
         """As in code."""
         return f"App({self.name!r})"
-
-
-def _common(
-    retry: Retry | None, timeout: Duration | None, breaker: Breaker | None, buffer: Buffer | None
-) -> dict[str, Any]:
-    limit = None if timeout is None else _duration(timeout, "timeout")
-    return {"retry": retry or Retry(), "timeout": limit, "breaker": breaker, "buffer": buffer or Buffer()}
-
-
-def _duration(value: Duration, name: str) -> timedelta:
-    try:
-        return as_duration(value)
-    except ValueError as error:
-        raise DeclarationError(f"{name}: {error}") from error
-
-
-def _is_manual(acknowledge: str) -> bool:
-    if acknowledge not in ("auto", "manual"):
-        raise DeclarationError(f"acknowledge={acknowledge!r}; use 'auto' or 'manual'")
-    return acknowledge == "manual"

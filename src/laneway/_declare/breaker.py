@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from laneway._declare.units import Duration, as_duration
-from laneway.errors import DeclarationError, SchemaRegistryError, Unacknowledged
+from laneway.errors import DeclarationError, Unacknowledged, UnavailableError
 
 if TYPE_CHECKING:
     from laneway._declare.retry import Retry
@@ -71,4 +71,4 @@ class Breaker:
 
 def is_failure(error: BaseException, retry: Retry) -> bool:
     """Whether an error counts against the handler and not against the record, so that a retry may help."""
-    return not isinstance(error, (Unacknowledged, SchemaRegistryError)) and retry.is_retriable(error)
+    return not isinstance(error, (Unacknowledged, UnavailableError)) and retry.is_retriable(error)

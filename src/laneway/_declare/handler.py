@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from laneway._declare.header_styles import Style
     from laneway._declare.ordering import Grouping
     from laneway._declare.record import Record, Topic
+    from laneway.typing import DedupStore
 
 Oversize = Literal["wait", "reference"]
 OVERSIZE: tuple[Oversize, ...] = ("wait", "reference")
@@ -126,6 +127,10 @@ class HandlerSpec:
     """Whether an `Ack` finishes the record, and not the return of the handler."""
     processes: int = 0
     """How many processes run the handler, per process that runs tasks; 0 for none."""
+    dedup: DedupStore | None = None
+    """Remembers which records were handled; None with ``at_least_once``."""
+    scope: str = ""
+    """App and handler, as dedup stores name them. In an error run it is that of the app."""
 
     @property
     def is_batch(self) -> bool:
@@ -219,6 +224,7 @@ def checked(route: HandlerSpec) -> HandlerSpec:
     if route.order_by is not None and not callable(route.order_by):
         raise DeclarationError(f"{where}: order_by={route.order_by!r}; give a function, or by_header(…) or by_field(…)")
     _check_processes(route, where)
+    _check_dedup(route, where)
     _check_batch(route, where)
     _check_names(route, where)
     if route.kind != "single" and route.buffer.records < route.size:
@@ -238,6 +244,23 @@ def _check_processes(route: HandlerSpec, where: str) -> None:
             else "Arrow computes on tables without Python's lock"
         )
         raise DeclarationError(f"{where}: processes={route.processes}: {what}; remove processes")
+
+
+def _check_dedup(route: HandlerSpec, where: str) -> None:
+    """Refuse handlers whose records cannot be claimed, called and marked one by one."""
+    if route.dedup is None:
+        return
+    why = ""
+    if route.kind == "columnar":
+        why = "a columnar handler takes tables, not records"
+    elif route.kind == "unique":
+        why = "a unique handler leaves out older records of a key"
+    elif route.processes:
+        why = "claims are kept in this process; remove processes"
+    elif route.dedup.in_order and route.kept_order != "partition":
+        why = f"{route.dedup!r} needs the records of a partition in order; use lanes=1 or order='partition'"
+    if why:
+        raise DeclarationError(f"{where} cannot be effectively_once: {why}")
 
 
 def _check_batch(route: HandlerSpec, where: str) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from laneway._declare.units import Duration, as_duration
-from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter, SchemaRegistryError
+from laneway.errors import CodecError, DeclarationError, DedupError, Reject, RetryAfter, UnavailableError
 
 __all__ = ["Defer", "Mode", "Park", "Retriable", "Retry", "TryAgain", "Verdict", "asked_delay", "judge"]
 
@@ -18,7 +18,7 @@ Retriable = type[BaseException] | tuple[type[BaseException], ...] | Callable[[An
 """Retriable errors: exception types, or a predicate."""
 
 _MOST_STEPS = 20  # each is a topic with as many partitions as its source
-_SHORTEST = timedelta(milliseconds=10)  # a shorter wait for a schema would keep a core busy
+_SHORTEST = timedelta(milliseconds=10)  # a shorter wait for a service would keep a core busy
 _MOST_ASKED = 10  # retries for `RetryAfter` with a policy without retries, so that no record is retried forever
 
 
@@ -129,7 +129,7 @@ class Retry:
 
     def is_retriable(self, error: BaseException) -> bool:
         """Whether a retry may help. If not, the record itself is at fault."""
-        if isinstance(error, (Reject, CodecError)):
+        if isinstance(error, (Reject, CodecError, DedupError)):
             return False
         chosen = self.retriable
         if chosen is None or isinstance(error, RetryAfter):
@@ -175,9 +175,10 @@ def judge(  # noqa: PLR0911 - a table
 ) -> Verdict:
     """Decide what happens to a failed record. The only place that decides it.
 
-    A rejected or undecodable record, or an error that is not retriable, is parked at once, because a retry cannot help.
+    A rejected or undecodable record, or an error that is not retriable, is parked at once: a retry cannot help.
 
-    While the schema registry does not answer, a record waits without using an attempt, however long that takes.
+    While a schema registry or a dedup store does not answer, a record waits without using an attempt, however long that
+    takes.
 
     `RetryAfter` waits exactly its delay in place, and at least its delay on the ladder: on the next step whose delay is
     long enough. If no such step is left, the record waits in place, and that wait replaces the next step. A policy
@@ -189,7 +190,7 @@ def judge(  # noqa: PLR0911 - a table
         retry: the handler's policy.
         step: the step on which it failed; 0 is the source topic.
     """
-    if isinstance(error, SchemaRegistryError):
+    if isinstance(error, UnavailableError):
         return TryAgain(max(_SHORTEST, timedelta(seconds=error.retry_after)), counts=False)
     if not retry.is_retriable(error):
         return _PARK

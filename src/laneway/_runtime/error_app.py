@@ -95,6 +95,7 @@ def _acting(route: HandlerSpec, errors: ErrorConsumer, partitions: int) -> Handl
             breaker=None,
             is_manual=False,
             processes=0,
+            dedup=None,  # marked as done it would not be handled at its source
         )
     function = route.error_function or route.function
     if route.kind == "columnar":

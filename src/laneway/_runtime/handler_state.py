@@ -9,8 +9,10 @@ from laneway._core.breaker import BreakerState
 from laneway._core.step_function import on_all_steps
 
 if TYPE_CHECKING:
+    from laneway._core.dedup import Dedup
     from laneway._declare.handler import HandlerSpec
     from laneway._runtime.runners import ProcessRunner
+    from laneway.dedup import DedupClient
 
 __all__ = ["HandlerState"]
 
@@ -25,7 +27,7 @@ class HandlerState:
         keeps_processes: whether its processes live on when a worker ends, for the next one.
     """
 
-    __slots__ = ("breaker", "called", "keeps_processes", "pace", "pickler", "processes", "spec", "specs")
+    __slots__ = ("breaker", "called", "dedup", "keeps_processes", "pace", "pickler", "processes", "spec", "specs")
 
     def __init__(
         self,
@@ -47,9 +49,28 @@ class HandlerState:
         """Seconds a call takes."""
         self.processes: ProcessRunner | None = None
         """Runs its processes, which wait for the next worker."""
+        self.dedup: DedupClient | None = None
+        """Its connection to a dedup store, made by this process."""
+
+    def dedup_stage(self) -> Dedup | None:
+        """What the calls of a worker go through; None when the handler has no store."""
+        store: Any = self.spec.dedup
+        if store is None:
+            return None
+        from laneway.dedup import DedupClient, HandlerDedup
+
+        if store.in_order:
+            stage: Dedup = store.stage(self.spec.scope, is_batch=self.spec.is_batch)
+            return stage
+        if self.dedup is None:
+            self.dedup = DedupClient(store, self.spec.scope)
+        return HandlerDedup(store, self.dedup, self.spec.scope)
 
     def close(self) -> None:
-        """Let processes that wait clean up and end."""
+        """Let processes that wait clean up and end, and the connection to a dedup store."""
+        client, self.dedup = self.dedup, None
+        if client is not None:
+            client.close()
         runner, self.processes = self.processes, None
         if runner is not None:
             runner.close()

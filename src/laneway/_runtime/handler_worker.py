@@ -71,7 +71,7 @@ class HandlerWorker:
         clock: Clock = _SYSTEM,
     ) -> None:
         self.spec = spec
-        self._state = state or HandlerState(spec, app)
+        self._state, self._is_state_kept = state or HandlerState(spec, app), state is not None
         self.intake = Intake()
         self.processor = Processor(
             self._state.specs,
@@ -83,6 +83,7 @@ class HandlerWorker:
             listener=listener,
             breaker=self._state.breaker,
             lease=lease,
+            dedup=self._state.dedup_stage(),
         )
         self.processor.pace = self._state.pace
         self._clock = clock
@@ -119,7 +120,7 @@ class HandlerWorker:
         processor, intake, buffer = self.processor, self.intake, self.spec.buffer
         if intake.size + processor.size + processor.outbox.size >= int(buffer.size):
             return 0
-        return buffer.records - intake.records - processor.records - processor.outbox.pending
+        return buffer.records - intake.records - processor.records - processor.pending
 
     @property
     def is_half_free(self) -> bool:
@@ -198,7 +199,7 @@ class HandlerWorker:
     def start(self) -> None:
         """Begin to work."""
         called = self._state.called
-        call, clock = Call(called, SystemClock()), SystemClock()
+        call, clock = Call(called, SystemClock(), dedup=self.processor.dedup), SystemClock()
         if called.is_async:
             self._runner = EventLoopRunner(self.processor, call, clock)
             self.intake.arrived = self._runner.wake
@@ -326,6 +327,7 @@ class HandlerWorker:
         Raises:
             Exception: what ended the run.
         """
+        self._end_dedup()
         if self.error is not None:
             raise self.error
         self._state.pace = self.processor.pace
@@ -339,6 +341,14 @@ class HandlerWorker:
         self.intake.end()
         if self._future is not None:
             self._future.cancel()
+        self._end_dedup()
+
+    def _end_dedup(self) -> None:
+        """Give back what is claimed; a connection that nobody keeps ends."""
+        if self.processor.dedup is not None:
+            self.processor.dedup.close()
+            if not self._is_state_kept:
+                self._state.close()
 
     def news(self) -> Tally:
         """What was done since this was last asked."""

@@ -14,6 +14,7 @@ from laneway._declare.state import State
 from laneway._declare.units import as_duration
 from laneway._runtime.configure import configured, warn_unused_topics
 from laneway._runtime.controls import EngineControls
+from laneway._runtime.dedup_stores import check_stores
 from laneway._runtime.driver import Run
 from laneway._runtime.error_runs import ErrorSchedule, error_plans, only_run, run_plans
 from laneway._runtime.health.check import HealthCheck, check_function
@@ -84,6 +85,8 @@ class AppEngine(EngineControls, ABC):
     """
 
     _look = 0.02
+    is_one_process = True
+    """Whether all handlers of a run are in this process."""
 
     def __init__(
         self,
@@ -115,6 +118,7 @@ class AppEngine(EngineControls, ABC):
         warn_unused_topics(app, settings)
         given, app = app, configured(app, settings)
         check_together(app.name, app.routes)
+        check_stores(app, is_one_process=self.is_one_process)
         check = self._healthy or check_function(settings)
         with ExitStack() as stack:
             run = self._begin_run(app, settings, stack)

@@ -15,6 +15,7 @@ __all__ = [
     "OffsetsCommitted",
     "PartitionsAssigned",
     "PartitionsRevoked",
+    "RecordDeduplicated",
     "RecordDeferred",
     "RecordDropped",
     "RecordEvent",
@@ -68,6 +69,12 @@ class RecordSkipped(RecordEvent, frozen=True, tag=True):
 
     error: str
     """The reason that the handler gave."""
+
+
+class RecordDeduplicated(RecordEvent, frozen=True, tag=True):
+    """The record's id was handled before, so it was finished without a call. Emitted only to subscribers."""
+
+    fate: ClassVar[str] = "duplicate"
 
 
 class RecordRetried(RecordEvent, frozen=True, tag=True):

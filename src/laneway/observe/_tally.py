@@ -16,6 +16,7 @@ from laneway.observe._events import (
     OffsetsCommitted,
     PartitionsAssigned,
     PartitionsRevoked,
+    RecordDeduplicated,
     RecordDeferred,
     RecordDropped,
     RecordHandled,
@@ -48,6 +49,8 @@ class Tally(msgspec.Struct):
     """Records copied to a retry topic; they count as read again there."""
     reduced: int = 0
     """Copies reduced because they were too large for the error topic."""
+    duplicates: int = 0
+    """Records whose id was handled before (only with a dedup store)."""
     superseded: int = 0
     """Records of a unique handler superseded by a newer one of their key."""
     retried: int = 0
@@ -127,7 +130,7 @@ class Tally(msgspec.Struct):
     def finished(self) -> int:
         """Finished records."""
         ends = (self.handled, self.skipped, self.parked, self.dropped, self.rescued, self.deferred, self.superseded)
-        return sum(ends)
+        return sum(ends) + self.duplicates
 
     def percentile(self, percent: float) -> int | None:
         """Latency in milliseconds that *percent* of the records did not exceed."""
@@ -161,6 +164,7 @@ class BatchHandled(EventBase, frozen=True, tag=True):
 Event = (
     RecordHandled
     | RecordSkipped
+    | RecordDeduplicated
     | RecordRetried
     | RecordDeferred
     | RecordParked
@@ -186,6 +190,7 @@ _SUMMED = (
     "early_due",
     "already_copied",
     "superseded",
+    "duplicates",
     "reduced",
     "read",
     "handled",

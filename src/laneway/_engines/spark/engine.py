@@ -53,6 +53,7 @@ class SparkEngine(AppEngine):
     """
 
     _look = 0.05
+    is_one_process = False
 
     def __init__(  # noqa: PLR0913 - options, each by its keyword
         self,

@@ -29,7 +29,7 @@ class EventLoopRunner:
     def __init__(self, processor: Processor, call: Call, clock: Clock) -> None:
         self._processor = processor
         self._execute = call.batch_async if processor.spec.is_batch else call.single_async
-        self._one = None if processor.spec.is_batch else call.one_async
+        self._one = None if processor.spec.is_batch or processor.dedup is not None else call.one_async
         processor.call = call
         self._clock = clock
         self._lanes: set[asyncio.Task[None]] = set()
@@ -48,7 +48,7 @@ class EventLoopRunner:
         processor = self._processor
         self._announces = getattr(source, "announces", False)
         self._loop = asyncio.get_running_loop()
-        processor.acks.wake = self.wake
+        processor.wake = self.wake
         try:
             while True:
                 fetched = 0

@@ -79,7 +79,7 @@ class LaneRunner:
     def _read(self, source: Source) -> None:
         """Read, let time pass and wake lanes until all is done."""
         self._announces = getattr(source, "announces", False)
-        self._processor.acks.wake = self.wake
+        self._processor.wake = self.wake
         while not self._look(source):
             pass
 

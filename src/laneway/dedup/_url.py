@@ -1,0 +1,41 @@
+"""Stores by their address, as configurations and commands name them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from laneway.dedup._memory import MemoryDedup
+from laneway.dedup._postgres import PostgresDedup
+from laneway.dedup._redis import RedisDedup
+from laneway.dedup._sqlite import SqliteDedup
+from laneway.dedup._store import masked
+from laneway.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from laneway.dedup._store import Store
+
+__all__ = ["store_of"]
+
+
+def store_of(url: str, **options: Any) -> Store:
+    """The store at an address.
+
+    Args:
+        url: ``redis://…``, ``rediss://…``, ``postgresql://…``, ``sqlite:file.db``, ``sqlite:///absolute/file.db`` or
+            ``memory:``.
+        options: those of every store: ``id``, ``ttl``, ``lease``, ``on_outage``.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme in ("redis", "rediss", "unix"):
+        return RedisDedup(url, **options)
+    if scheme in ("postgresql", "postgres"):
+        return PostgresDedup(url, **options)
+    if scheme == "sqlite" and rest:
+        return SqliteDedup(unquote(rest.removeprefix("//")), **options)
+    if scheme == "memory":
+        return MemoryDedup(**options)
+    raise DeclarationError(
+        f"{masked(url)!r} is not the address of a dedup store: write redis://…, postgresql://…, "
+        "sqlite:file.db or memory:"
+    )
