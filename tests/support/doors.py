@@ -64,3 +64,8 @@ def __getattr__(name: str) -> Any:
 def set_commit_interval(seconds: float) -> None:
     """Let the loops of this process commit so seldom, for tests of what happens before a first commit."""
     import_module("laneway._runtime.commits")._COMMIT = seconds
+
+
+def owned_places(engine: Any) -> list[Any]:
+    """The partitions that an engine in this process owns now."""
+    return [place for cluster in engine._clusters for place in cluster.owned]

@@ -19,7 +19,7 @@ from laneway import App, Breaker, DirectEngine, Topic
 from laneway.devkit import broker
 from laneway.events import StateChanged
 from laneway.settings import load
-from support.doors import Admin, Level, State, produce_many
+from support.doors import Admin, Level, State, owned_places, produce_many
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -81,7 +81,7 @@ class Scene:
 
     @staticmethod
     def owned(engine):
-        return [place for crew in engine._crews for place in crew.owned]
+        return owned_places(engine)
 
     def why(self, *more):
         """`laneway why` of the group, in another process."""

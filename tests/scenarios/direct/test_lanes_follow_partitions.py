@@ -11,6 +11,7 @@ import pytest
 
 from laneway import App, DirectEngine, Topic
 from laneway.settings import load
+from support.doors import owned_places
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Members:
 
     def owned(self) -> list[int]:
         """How many partitions each member owns."""
-        return [sum(len(crew.owned) for crew in engine._crews) for engine in self.engines]
+        return [len(owned_places(engine)) for engine in self.engines]
 
     def end(self) -> None:
         self.gate.set()
