@@ -7,7 +7,7 @@ import weakref
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from laneway._declare.handler import check_together
 from laneway._declare.state import State
@@ -26,7 +26,7 @@ from laneway.errors import DeclarationError
 from laneway.settings import effective
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from laneway._declare.app import App
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from laneway.observe import Event, Listener
     from laneway.settings import Settings
 
-__all__ = ["AppEngine"]
+__all__ = ["AppEngine", "EngineOptions"]
 
 
 @dataclass(slots=True)
@@ -71,6 +71,16 @@ class _WorkListener:
         self.health.note(text)
 
 
+class EngineOptions(TypedDict, total=False):
+    """The options that every engine has; see `AppEngine`."""
+
+    once: bool
+    healthy: Callable[[], Any] | None
+    minimum_brokers: int | None
+    stalled_after: Duration | None
+    listener: Listener | None
+
+
 class AppEngine(EngineControls, ABC):
     """Runs an app until it is stopped. An engine implements `_open`, `_driver` and `drivers`.
 
@@ -90,17 +100,17 @@ class AppEngine(EngineControls, ABC):
 
     def __init__(
         self,
-        settings: Settings | None,
-        overrides: dict[str, Any],
+        settings: Settings | None = None,
         *,
-        once: bool,
-        healthy: Callable[[], Any] | None,
-        minimum_brokers: int | None,
-        stalled_after: Duration | None,
-        listener: Listener | None,
+        overrides: Mapping[str, Any] | None = None,
+        once: bool = False,
+        healthy: Callable[[], Any] | None = None,
+        minimum_brokers: int | None = None,
+        stalled_after: Duration | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self._settings = settings
-        self._overrides = overrides
+        self._overrides = dict(overrides or {})
         self._once = once
         self._healthy = healthy
         self._minimum_brokers = minimum_brokers

@@ -57,10 +57,7 @@ class Engine(AppEngine):
     """An engine of such drivers."""
 
     def __init__(self, settings=None, *, healthy=None, listener=None):
-        super().__init__(
-            settings or load(), {}, once=False, healthy=healthy, minimum_brokers=None, stalled_after=None,
-            listener=listener,
-        )  # fmt: skip
+        super().__init__(settings or load(), healthy=healthy, listener=listener)
         self.made, self.opened = [], 0
         self.is_finished = True
 

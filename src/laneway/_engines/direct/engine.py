@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from laneway._engines.direct.cluster_runtime import ClusterRuntime
 from laneway._engines.direct.driver import DirectDriver, ErrorRunDriver
@@ -12,16 +12,13 @@ from laneway._runtime.host import AppHost
 from laneway._runtime.run import AppEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
 
     from laneway._declare.handler import HandlerSpec
-    from laneway._declare.units import Duration
     from laneway._runtime.driver import Driver, Run
     from laneway._runtime.error_runs import ErrorPlan
     from laneway._runtime.report import Reporter
-    from laneway.observe import Listener
-    from laneway.settings import Settings
 
 __all__ = ["DirectEngine"]
 
@@ -33,6 +30,7 @@ class DirectEngine(AppEngine):
 
     Args:
         settings: the configuration; read from ``laneway.yaml`` and the environment by default.
+        overrides: settings by dotted key, which win over the configuration.
         once: handle the records present at the start, then stop.
         healthy: a sync or async health check, called about once a second. While it returns False, raises or does not
             answer for five seconds, reading is paused: records in flight are finished, and the process stays in its
@@ -47,27 +45,8 @@ class DirectEngine(AppEngine):
         app.run(DirectEngine())
     """
 
-    def __init__(
-        self,
-        settings: Settings | None = None,
-        *,
-        once: bool = False,
-        healthy: Callable[[], Any] | None = None,
-        minimum_brokers: int | None = None,
-        stalled_after: Duration | None = None,
-        listener: Listener | None = None,
-    ) -> None:
-        super().__init__(
-            settings,
-            {},
-            once=once,
-            healthy=healthy,
-            minimum_brokers=minimum_brokers,
-            stalled_after=stalled_after,
-            listener=listener,
-        )
-        self._run: Run | None = None
-        self._host: AppHost | None = None
+    _run: Run | None = None
+    _host: AppHost | None = None
 
     @property
     def _loops(self) -> AppHost | None:

@@ -7,25 +7,23 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from laneway._runtime.lifecycle import install_stop_signals
-from laneway._runtime.run import AppEngine
+from laneway._runtime.run import AppEngine, EngineOptions
 from laneway.errors import EngineError, LanewayError
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
 
-    from laneway._declare.units import Duration
     from laneway._engines.spark.control_server import ControlServer
     from laneway._engines.spark.driver import Cluster, SparkDriver
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._runtime.driver import Driver, Run
     from laneway._runtime.error_runs import ErrorPlan
     from laneway._runtime.report import Reporter
-    from laneway.observe import Listener
     from laneway.settings import Settings
 
 __all__ = ["SparkEngine"]
@@ -55,27 +53,15 @@ class SparkEngine(AppEngine):
     _look = 0.05
     is_one_process = False
 
-    def __init__(  # noqa: PLR0913 - options, each by its keyword
+    def __init__(
         self,
         settings: Settings | None = None,
         *,
         master: str | None = None,
         trigger: str | None = None,
-        once: bool = False,
-        healthy: Callable[[], Any] | None = None,
-        minimum_brokers: int | None = None,
-        stalled_after: Duration | None = None,
-        listener: Listener | None = None,
+        **options: Unpack[EngineOptions],
     ) -> None:
-        super().__init__(
-            settings,
-            {"spark.master": master, "spark.trigger": trigger},
-            once=once,
-            healthy=healthy,
-            minimum_brokers=minimum_brokers,
-            stalled_after=stalled_after,
-            listener=listener,
-        )
+        super().__init__(settings, overrides={"spark.master": master, "spark.trigger": trigger}, **options)
         self._run: Run | None = None
         self._cluster: Cluster | None = None
         self._streams: list[QuerySpec] = []
