@@ -37,8 +37,7 @@ class Call:
     Args:
         route: whose function to call.
         clock: times the calls.
-        slice_: a lane gives back what it has not begun after this many seconds, so that a handler which turned slow
-            does not keep records waiting behind it while other lanes are free.
+        slice_: seconds after which a lane gives back what it has not begun, so that free lanes can take it.
         dedup: claims the records of a turn, and says which may be called.
     """
 

@@ -2,11 +2,12 @@
 
 from laneway._kafka.admin import Admin
 from laneway._kafka.assigned_consumer import AssignedConsumer, OffsetRange
+from laneway._kafka.encoded import Answered, Encoded
 from laneway._kafka.errors import BrokerUnavailableError, FencedError
 from laneway._kafka.group import Group, GroupMember, GroupOffsets, OffsetAndMetadata, Place
 from laneway._kafka.group_consumer import GroupConsumer, PartitionOwner
 from laneway._kafka.produce_many import produce_many
-from laneway._kafka.producer_client import Answered, Encoded, ProducerClient
+from laneway._kafka.producer_client import ProducerClient
 from laneway._kafka.sender import KafkaSender
 from laneway._kafka.senders import sender_of
 from laneway._kafka.topic_ids import TopicIds

@@ -6,29 +6,26 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from laneway._kafka.client import quiet
+from laneway._kafka.encoded import RefusedMessage
 from laneway._kafka.errors import as_produce_error, is_auth_error, text_of
 from laneway._kafka.topic_trouble import TopicLook, trouble_of
 from laneway.errors import ProduceError
 from laneway.observe import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from laneway._declare.record import Headers
+    from laneway._kafka.encoded import Answered, Encoded
 
-__all__ = ["Answered", "Encoded", "ProducerClient"]
+__all__ = ["ProducerClient"]
 
 _log = logger("kafka")
-
-Answered = Callable[[ProduceError | None, int, int], None]
-"""Receives the error or None, the partition and the offset; runs on a thread of the client or on one that sends."""
 
 _OWN = 128  # messages after which a sending thread handles answers itself
 _QUIET = 0.004  # seconds without a sending thread after which the client's own thread handles answers
@@ -38,17 +35,6 @@ _FULL = 0.05  # seconds to wait for room in the buffer before looking again
 _MOST_WAITING = 10_000  # messages of an event loop that may wait for room, before it is blocked
 _CLOSED = "the producer is closed"
 _DISCARD = 5.0  # seconds to collect the answers of a client that is thrown away
-
-
-class Encoded(NamedTuple):
-    """A message as it is sent."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-    partition: int | None = None
-    timestamp: int | None = None
 
 
 class ProducerClient:
@@ -142,13 +128,13 @@ class ProducerClient:
                     break
                 except BufferError:
                     if self._is_closed:
-                        answered(ProduceError(_CLOSED), _Refused(topic, key))
+                        answered(ProduceError(_CLOSED), RefusedMessage(topic, key))
                         break
                     self._sent_at = time.monotonic()
                     self._poll(_FULL)
                 except KafkaException as error:
                     if not self._is_fatal(producer, error):
-                        answered(as_produce_error(error.args[0]), _Refused(topic, key))
+                        answered(as_produce_error(error.args[0]), RefusedMessage(topic, key))
                         break
                 producer = self._producer
                 produce = producer.produce
@@ -380,19 +366,6 @@ class ProducerClient:
 
 
 _TOPIC_TROUBLE = {KafkaError._MSG_TIMED_OUT, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001 - public, see errors
-
-
-class _Refused:
-    """Stands for a message that librdkafka did not take."""
-
-    def __init__(self, topic: str, key: bytes | None) -> None:
-        self._topic, self._key = topic, key
-
-    def topic(self) -> str:
-        return self._topic
-
-    def key(self) -> bytes | None:
-        return self._key
 
 
 def _is_on_event_loop() -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from laneway._kafka.producer_client import Encoded, ProducerClient
+from laneway._kafka.encoded import Encoded
+from laneway._kafka.producer_client import ProducerClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
