@@ -76,7 +76,7 @@ def test_a_pause_outlives_a_stop_and_is_kept(cluster, topic):
     with in_a_thread(lambda: app.run(engine)):
         assert engine.life.wait_for(State.PAUSED, 30)
         eventually(lambda: {reason.code for reason in engine.health().reasons} == {"paused"}, timeout=30)
-        eventually(lambda: app.why() == [] and engine._crews[0].owned, timeout=30)
+        eventually(lambda: app.why() == [] and engine._clusters[0].owned, timeout=30)
         assert seen == []
         engine.resume()
         eventually(lambda: seen == [b"1"], timeout=30)

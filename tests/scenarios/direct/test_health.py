@@ -81,7 +81,7 @@ class Scene:
 
     @staticmethod
     def owned(engine):
-        return [place for crew in engine._crews for place in crew.owned]
+        return [place for cluster in engine._clusters for place in cluster.owned]
 
     def why(self, *more):
         """`laneway why` of the group, in another process."""

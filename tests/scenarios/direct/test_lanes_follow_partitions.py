@@ -56,7 +56,7 @@ class Members:
 
     def owned(self) -> list[int]:
         """How many partitions each member owns."""
-        return [sum(len(crew.owned) for crew in engine._crews) for engine in self.engines]
+        return [sum(len(cluster.owned) for cluster in engine._clusters) for engine in self.engines]
 
     def end(self) -> None:
         self.gate.set()
