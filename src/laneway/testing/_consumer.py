@@ -247,7 +247,8 @@ class FakeConsumer:
 
     def _given(self, place: Place, most: int) -> list[Record[Any]]:
         owned, found = self._owner.partitions.get(place), []
-        for entry in self._logs[place].read(self._next[place], most):
+        entries = self._logs[place].read(self._next[place], most)
+        for entry in entries:
             self._next[place] = entry.offset + 1
             if owned is not None and owned.inherited is not None and owned.inherited.has(entry.offset):
                 owned.reached = entry.offset + 1
@@ -256,6 +257,6 @@ class FakeConsumer:
             record = entry.as_record(*place)
             record.epoch = self.epoch
             found.append(record)
-        if not found and owned is not None:
+        if not found and owned is not None and len(entries) < most:
             self._next[place] = owned.reached = max(self._next[place], self._logs[place].end)
         return found
