@@ -118,7 +118,7 @@ class FakeConsumer:
 
     def release(self, places: Iterable[Place]) -> None:
         """The group takes partitions; nothing is to be read before `give_back` says that they were given back."""
-        self.releasing = list(places)
+        self.releasing = self._begun(places)
         self.deadline = self._owner.release(self.releasing)
 
     def give_back(self) -> bool:
@@ -142,7 +142,7 @@ class FakeConsumer:
 
     def lose(self, places: Iterable[Place]) -> None:
         """The group has given partitions to others."""
-        places = list(places)
+        places = self._begun(places)
         self._owner.lost(places)
         self._forget(places)
 
@@ -217,6 +217,12 @@ class FakeConsumer:
         if self._next:
             self.revoke(list(self._next))
         self.is_closed = True
+
+    def _begun(self, places: Iterable[Place]) -> list[Place]:
+        """Those that its owner has heard of; the others do not come any more."""
+        places = list(places)
+        self._coming = [place for place in self._coming if place not in places]
+        return [place for place in places if place in self._next]
 
     def _begin(self) -> None:
         self.epoch += 1

@@ -51,7 +51,7 @@ class FakeGroup:
         members = self._members
         for place, owner in list(self._wanted.items()):
             self._wanted[place] = members[(members.index(owner) + 1) % len(members)]
-        if len(members) == 1:
+        if len(members) == 1 and not members[0].releasing:
             members[0].release(members[0].owned)
 
     def is_settled(self, member: FakeConsumer) -> bool:
