@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laneway._declare.topic_names import error_topic_name
+from laneway._declare.handler import error_topic_name
 from laneway.devkit.history import check, read_history
 from soak.offsets import everything, logged_commits
 from support.ownership import Allowance, check_ownership, read_ownership

@@ -13,11 +13,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment."""
-        ...
 
     def wall(self) -> float:
         """Seconds since the epoch."""
-        ...
 
 
 class WaitingClock(Clock, Protocol):

@@ -25,7 +25,6 @@ class Engine(Protocol):
 
     def run(self, app: App) -> Outcome:
         """Run until a stop."""
-        ...
 
 
 class Source(Protocol):
@@ -36,7 +35,6 @@ class Source(Protocol):
 
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:
         """Up to *most* records, waiting no longer than *timeout* seconds; those of a partition in offset order."""
-        ...
 
 
 class Sender(Protocol):
@@ -58,12 +56,9 @@ class Sender(Protocol):
         *delivered* is called once, later, inside `poll`: with None when all in-sync replicas have it, or with
         the error.
         """
-        ...
 
     def poll(self) -> None:
         """Run the callbacks of finished deliveries."""
-        ...
 
     def hurry(self) -> None:
         """As `poll`; also send queued messages at once, because no more will come."""
-        ...

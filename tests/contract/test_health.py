@@ -141,9 +141,9 @@ def test_what_a_record_waits_for_is_named(here: Engines) -> None:
             timeout=LONG, why=lambda: f"{engine.why()} {engine.health()}",
         )  # fmt: skip
         words = found["next-try"].words
-        assert "it waits for its next try, attempt 2, due in " in words
+        assert "it waits for its retry, attempt 2, due in " in words
         assert words.endswith("after ConnectionError: the bank is closed")
-        assert "the breaker of handler 'ship' is open for " in found["breaker"].words
+        assert "the breaker of handler 'ship' has been open for " in found["breaker"].words
         assert "ConnectionError: no courier" in found["breaker"].words
         health = engine.health()
         assert health.has("breaker-open")
@@ -163,7 +163,7 @@ def test_nothing_is_begun_while_the_check_says_no(here: Engines) -> None:
     engine = here.engine(healthy=well.is_set)
     with running(app, engine):
         eventually(lambda: engine.life.state is State.PAUSED, timeout=LONG, why=lambda: str(engine.life.state))
-        assert "says no" in engine.life.detail
+        assert "returned false" in engine.life.detail
         assert engine.health().has("check")
         assert calls.calls() == []
         well.set()
@@ -194,7 +194,7 @@ def test_a_configuration_names_the_check(here: Engines) -> None:
     try:
         with running(app, engine):
             eventually(lambda: engine.life.state is State.PAUSED, timeout=LONG)
-            assert "the check 'bank_answers' says no" in str(engine.health())
+            assert "the check 'bank_answers' returned false" in str(engine.health())
             assert calls.calls() == []
             answers["bank"] = True
             eventually(lambda: len(calls.calls()) == 1, timeout=LONG)

@@ -139,7 +139,7 @@ class Core:
     def run_partly(self, turn, *, stops, seconds):
         """As `run` for single records, but the turn may end after any key: *stops* is asked after each."""
         route, result = self._steps[turn.step], TurnReport()
-        posted = self._calls[turn.step]._encoded
+        posted = self._calls[turn.step].encoded
         for index, part in enumerate(turn.parts):
             done = 0
             for record in part.records:

@@ -13,7 +13,7 @@ _ROOMS = {
     "Admin": "laneway._kafka",
     "AssignedConsumer": "laneway._kafka",
     "BrokerUnavailableError": "laneway._kafka",
-    "Crew": "laneway._engines.direct.crew",
+    "ClusterRuntime": "laneway._engines.direct.cluster_runtime",
     "ERROR_HEADERS": "laneway._core.headers",
     "Failure": "laneway._core.headers",
     "FencedError": "laneway._kafka",
@@ -36,7 +36,7 @@ _ROOMS = {
     "decode_finished": "laneway._core.finished_map",
     "encode_finished": "laneway._core.finished_map",
     "error_commands": "laneway.cli._errors:app",
-    "error_topic_name": "laneway._declare.topic_names",
+    "error_topic_name": "laneway._declare.handler",
     "every_command": "laneway.cli._main:app",
     "find_java": "laneway.devkit.broker._java",
     "free_ports": "laneway.devkit.broker._ports",
@@ -59,3 +59,8 @@ def __getattr__(name: str) -> Any:
     except KeyError:
         raise AttributeError(f"no door to {name!r}") from None
     return getattr(import_module(module), other or name)
+
+
+def set_commit_interval(seconds: float) -> None:
+    """Let the loops of this process commit so seldom, for tests of what happens before a first commit."""
+    import_module("laneway._runtime.commits")._COMMIT = seconds

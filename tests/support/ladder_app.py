@@ -14,6 +14,7 @@ from typing import Any
 
 from laneway import App, Record, Retry, Topic
 from laneway.devkit.history import Recorder
+from support import doors
 
 __all__ = ["app", "fate"]
 
@@ -22,6 +23,9 @@ _done, _failed = Recorder(os.path.join(_folder, "done")), Recorder(os.path.join(
 _seconds = float(os.environ.get("IT_SECONDS", "0.005"))
 _mode: Any = os.environ.get("IT_MODE", "unordered")
 _steps = os.environ.get("IT_STEPS", "1s,2s").split(",")
+
+if "IT_COMMIT_INTERVAL" in os.environ:
+    doors.set_commit_interval(float(os.environ["IT_COMMIT_INTERVAL"]))
 
 app = App(os.environ.get("IT_APP", "it"))
 

@@ -49,6 +49,12 @@ class NoSuchError(Exception):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no such {name}")
+        self.status = 404
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether an error is worth a retry, by what it holds."""
+    return error.status == 503
 
 
 class BadOrder(Reject):
@@ -158,6 +164,10 @@ def do_later(record, _rest):
         raise Later
 
 
+def do_missing(_record, _rest):
+    raise NoSuchError("order")
+
+
 def do_break(_record, _rest):
     raise BrokenPickleError(7, "broken")
 
@@ -177,7 +187,7 @@ def do_blob(record, rest):
 
 
 def do_refuse(_record, _rest):
-    return Message(Topic("out"), b"value", b"k", headers=[("view", memoryview(b"no pickle"))])
+    return Message(Topic("out"), b"value", b"k", headers=[("odd", object())])
 
 
 def do_look(_record, _rest):

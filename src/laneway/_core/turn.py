@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,47 +18,29 @@ EncodedMessage = tuple[str, bytes | None, bytes | None, Any, int | None, int | N
 """Topic, key, value, headers, partition, timestamp. The topic may be ``name@cluster``."""
 
 
-class TurnReport:
-    """What happened in a turn. Lists for the whole turn, so that a handled record costs no object of its own.
+class TurnReport(msgspec.Struct, eq=False):
+    """What happened in a turn. Lists for the whole turn, so that a handled record costs no object of its own."""
 
-    `done` counts, queue by queue, the records that need no further call; queues past its end were not begun.
-    """
-
-    __slots__ = (
-        "back",
-        "calls",
-        "done",
-        "failures",
-        "handled",
-        "is_halted",
-        "members",
-        "outputs",
-        "reasons",
-        "seconds",
-        "skipped",
-        "superseded",
-    )
-
-    def __init__(self) -> None:
-        self.done: list[int] = []
-        self.handled: list[Record[Any]] = []
-        self.skipped: list[Record[Any]] = []
-        self.outputs: list[tuple[Sequence[Record[Any]], list[EncodedMessage]]] = []
-        """Records with the messages they led to: finished when all of these are acknowledged."""
-        self.failures: dict[int, tuple[Record[Any], Exception]] = {}
-        """Index of a queue to the record that stopped it."""
-        self.members: list[tuple[int, Record[Any], Exception]] = []
-        """Members of a batch that failed, with the index of their queue."""
-        self.superseded: dict[int, list[Record[Any]]] = {}
-        """Id of a record to those of its key that it supersedes, oldest first."""
-        self.back: set[int] = set()
-        """Ids of records that were not called: an earlier one of their key is among the members, or it was halted."""
-        self.is_halted = False
-        """Whether calls were left out, because one of a batch handler with a breaker failed."""
-        self.reasons: dict[int, Exception] = {}
-        """Id of a skipped record to why, when an event is wanted."""
-        self.calls = 0
-        self.seconds = 0.0
+    done: list[int] = []
+    """Queue by queue, the records that need no further call; queues past its end were not begun."""
+    handled: list[Record[Any]] = []
+    skipped: list[Record[Any]] = []
+    outputs: list[tuple[Sequence[Record[Any]], list[EncodedMessage]]] = []
+    """Records with the messages they led to: finished when all of these are acknowledged."""
+    failures: dict[int, tuple[Record[Any], Exception]] = {}
+    """Index of a queue to the record that stopped it."""
+    members: list[tuple[int, Record[Any], Exception]] = []
+    """Members of a batch that failed, with the index of their queue."""
+    superseded: dict[int, list[Record[Any]]] = {}
+    """Id of a record to those of its key that it supersedes, oldest first."""
+    back: set[int] = set()
+    """Ids of records that were not called: an earlier one of their key is among the members, or it was halted."""
+    is_halted: bool = False
+    """Whether calls were left out, because one of a batch handler with a breaker failed."""
+    reasons: dict[int, Exception] = {}
+    """Id of a skipped record to why, when an event is wanted."""
+    calls: int = 0
+    seconds: float = 0.0
 
     @property
     def is_smooth(self) -> bool:
@@ -109,8 +93,4 @@ class TurnReport:
     @classmethod
     def of(cls, record: Record[Any]) -> TurnReport:
         """Of a turn whose only record was handled."""
-        report = cls()
-        report.done.append(1)
-        report.handled.append(record)
-        report.calls = 1
-        return report
+        return cls(done=[1], handled=[record], calls=1)

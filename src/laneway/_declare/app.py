@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from laneway._declare.error_consumer import ErrorConsumer
 from laneway._declare.extensions import Extensions
-from laneway._declare.handler import Buffer, HandlerSpec, Order, OrderBy, Oversize, checked
+from laneway._declare.handler import (
+    ERROR_PATTERN,
+    RETRY_PATTERN,
+    Buffer,
+    HandlerSpec,
+    Order,
+    OrderBy,
+    Oversize,
+    checked,
+)
 from laneway._declare.header_styles import STYLES, Style
 from laneway._declare.retry import Retry
-from laneway._declare.topic_names import ERROR_PATTERN, RETRY_PATTERN
 from laneway._declare.units import Duration, as_duration
 from laneway.errors import DeclarationError
 
@@ -310,12 +318,10 @@ class App(Extensions):
 
     @property
     def setups(self) -> tuple[Callable[[], Any], ...]:
-        """Functions that run once in each worker process before its first record."""
         return tuple(self._setup)
 
     @property
     def cleanups(self) -> tuple[Callable[[], Any], ...]:
-        """Functions that run when a worker process ends cleanly."""
         return tuple(self._cleanup)
 
     def configured(
@@ -375,7 +381,6 @@ class App(Extensions):
 def _common(
     retry: Retry | None, timeout: Duration | None, breaker: Breaker | None, buffer: Buffer | None
 ) -> dict[str, Any]:
-    """Options of every kind of handler, with their defaults."""
     limit = None if timeout is None else _duration(timeout, "timeout")
     return {"retry": retry or Retry(), "timeout": limit, "breaker": breaker, "buffer": buffer or Buffer()}
 

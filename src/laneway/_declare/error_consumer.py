@@ -78,7 +78,6 @@ class ErrorRuns:
     """Results of the runs over an app's error topics."""
 
     runs: int = 0
-    """Runs that succeeded."""
     failed: int = 0
     """Runs that failed; the next one starts where they stopped."""
     left_out: int = 0

@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
 from laneway._declare.interceptors import Interceptors
 from laneway._declare.retry import Retry
-from laneway._declare.topic_names import ERROR_PATTERN, RETRY_PATTERN, topic_name
 from laneway._declare.units import Size, as_size
 from laneway.errors import DeclarationError
 
@@ -27,6 +27,8 @@ OVERSIZE: tuple[Oversize, ...] = ("wait", "reference")
 _ANY = "\0"  # stands for the app, whose name a spec does not know; no topic name contains it
 
 __all__ = [
+    "ERROR_PATTERN",
+    "RETRY_PATTERN",
     "Buffer",
     "HandlerSpec",
     "Kind",
@@ -35,7 +37,9 @@ __all__ = [
     "Oversize",
     "check_together",
     "checked",
+    "error_topic_name",
     "is_coroutine_function",
+    "topic_name",
 ]
 
 Order = Literal["key", "partition", "none"]
@@ -84,9 +88,7 @@ class HandlerSpec:
     within: timedelta = timedelta(seconds=3)
     buffer: Buffer = field(default_factory=Buffer)
     error_topic: str | None = None
-    """Pattern of the error topic's name; None for the default."""
     retry_topic: str | None = None
-    """Pattern of the retry topics' names; None for the default."""
     order_by: OrderBy | None = None
     delay: timedelta = timedelta(0)
     """A record is not handled before its timestamp is this old."""
@@ -110,9 +112,7 @@ class HandlerSpec:
     """Set in an error run."""
     interceptors: Interceptors = field(default_factory=Interceptors)
     wanted: frozenset[type] = frozenset()
-    """Subscribed events; events of successful records are emitted only to subscribers."""
     grouping: Grouping | None = None
-    """Splits the records that a custom handler collected into groups."""
     bisect: bool = False
     """Whether the halves of a failed batch are called again, to find the records that made it fail."""
     is_manual: bool = False
@@ -122,12 +122,10 @@ class HandlerSpec:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the handler takes several records at once, as a `Batch`."""
         return self.kind in ("batch", "unique", "custom")
 
     @property
     def is_async(self) -> bool:
-        """Whether the handler is an ``async def``."""
         return is_coroutine_function(self.function)
 
     @property
@@ -151,7 +149,6 @@ class HandlerSpec:
         return record.partition if order == "partition" else None
 
     def error_topic_of(self, app: str) -> str:
-        """Name of the error topic."""
         pattern = self.error_topic or ERROR_PATTERN
         return topic_name(pattern, topic=self.source or self.topic.name, app=app, handler=self.name)
 
@@ -301,3 +298,36 @@ def check_together(app: str, routes: Iterable[HandlerSpec]) -> None:
                     'get the other\'s; separate them with App(…, retry_topic="{topic}.{app}.{handler}.retry.{step}")'
                 )
             owners[place] = route.name
+
+
+ERROR_PATTERN = "{topic}.{app}.error"
+"""One per source topic and app, so that apps never read each other's failures."""
+RETRY_PATTERN = "{topic}.{app}.retry.{step}"
+"""One per source topic, app and step."""
+_FIELDS = ("topic", "app", "handler", "step")
+
+
+def topic_name(pattern: str, *, topic: str, app: str, handler: str = "", step: int = 0) -> str:
+    """Format a pattern with ``{topic}``, ``{app}``, ``{handler}`` and ``{step}``.
+
+    Example:
+        >>> topic_name("{topic}.{app}.retry.{step}", topic="orders", app="billing", step=2)
+        'orders.billing.retry.2'
+    """
+    try:
+        parts = [part for part in Formatter().parse(pattern) if part[1] is not None]
+    except ValueError as error:
+        raise DeclarationError(f"{pattern!r} is not a pattern of a topic's name: {error}") from error
+    for _, name, form, conversion in parts:
+        if name not in _FIELDS or conversion or "{" in (form or ""):
+            known = ", ".join(f"{{{field}}}" for field in _FIELDS)
+            raise DeclarationError(f"{pattern!r}: there is no {{{name}}}; a topic's name may use {known}")
+    try:
+        return pattern.format(topic=topic, app=app, handler=handler, step=step)
+    except ValueError as error:
+        raise DeclarationError(f"{pattern!r} is not a pattern of a topic's name: {error}") from error
+
+
+def error_topic_name(topic: str, app: str) -> str:
+    """Name of the error topic by the default pattern."""
+    return topic_name(ERROR_PATTERN, topic=topic, app=app)

@@ -28,7 +28,6 @@ class Level(IntEnum):
     """Nothing makes progress, or something cannot be made durable."""
 
     def __str__(self) -> str:
-        """As in logs and alarms."""
         return self.name
 
 
@@ -45,11 +44,9 @@ class Reason:
     """Since when, if known."""
 
     def __str__(self) -> str:
-        """One line."""
         return f"{self.level}: {self.words} (since {self.since:%H:%M:%S} UTC)"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {"level": str(self.level), "code": self.code, "words": self.words, "since": self.since.isoformat()}
 
 
@@ -82,11 +79,9 @@ class Health:
         return any(reason.code == code for reason in self.reasons)
 
     def __str__(self) -> str:
-        """The level and its reasons."""
         return "; ".join([str(self.level), *(reason.words for reason in self.reasons)])
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {"level": str(self.level), "reasons": [reason.as_dict() for reason in self.reasons]}
 
 
@@ -115,12 +110,10 @@ class Stall:
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
     def __str__(self) -> str:
-        """One sentence."""
         key = f" (key {key_words(self.key)})" if self.has_key else ""
         return f"{self.place}{key} has not moved for {lasting(self.age.total_seconds())}: {self.words}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {
             "code": self.code,
             "topic": self.topic,

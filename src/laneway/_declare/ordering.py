@@ -88,7 +88,6 @@ class Grouping(Protocol):
         Args:
             records: the collected records, at least one.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,11 +213,9 @@ class Batch(Generic[V]):
         return [record.key for record in self.records]
 
     def __len__(self) -> int:
-        """The number of records."""
         return len(self.records)
 
     def __iter__(self) -> Iterator[Record[V]]:
-        """Iterate over the records."""
         return iter(self.records)
 
 

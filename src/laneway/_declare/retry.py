@@ -11,7 +11,7 @@ from typing import Any, Literal
 from laneway._declare.units import Duration, as_duration
 from laneway.errors import CodecError, DeclarationError, Reject, RetryAfter, SchemaRegistryError
 
-__all__ = ["Defer", "Mode", "Park", "Retriable", "Retry", "TryAgain", "Verdict", "judge"]
+__all__ = ["Defer", "Mode", "Park", "Retriable", "Retry", "TryAgain", "Verdict", "asked_delay", "judge"]
 
 Mode = Literal["blocking", "unordered", "ordered"]
 Retriable = type[BaseException] | tuple[type[BaseException], ...] | Callable[[Any], bool]
@@ -134,6 +134,9 @@ class Retry:
         chosen = self.retriable
         if chosen is None or isinstance(error, RetryAfter):
             return True
+        known = error.__dict__.get("laneway_is_retriable")
+        if known is not None:
+            return bool(known)  # it was raised in a child process, where its attributes are
         if isinstance(chosen, (type, tuple)):
             return isinstance(error, chosen)
         try:
@@ -153,7 +156,7 @@ class TryAgain:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """The record waits on the retry topic of a step."""
+    """A copy of the record waits on the retry topic of a step."""
 
     step: int
 
@@ -190,7 +193,7 @@ def judge(  # noqa: PLR0911 - a table
         return TryAgain(max(_SHORTEST, timedelta(seconds=error.retry_after)), counts=False)
     if not retry.is_retriable(error):
         return _PARK
-    asked = _asked(error)
+    asked = asked_delay(error)
     if attempt < retry.in_place:
         step_calls = attempt % retry.attempts
         usual = retry.pause(step_calls) if step_calls else retry.delays[attempt // retry.attempts - 1]
@@ -206,7 +209,7 @@ def judge(  # noqa: PLR0911 - a table
     return TryAgain(asked) if found is None else _DEFERS[found - 1]
 
 
-def _asked(error: BaseException) -> timedelta | None:
+def asked_delay(error: BaseException) -> timedelta | None:
     """The delay that the handler requested, if any."""
     delay = error.delay if isinstance(error, RetryAfter) else None
     if delay is None:

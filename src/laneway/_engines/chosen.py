@@ -14,7 +14,7 @@ __all__ = ["default_engine", "engine_of"]
 
 
 def engine_of(settings: Settings) -> Any:
-    """The class of the engine that the settings ask for; each is loaded only when it runs."""
+    """The class of the configured engine; each engine is imported only when it runs."""
     if settings.engine == "direct":
         from laneway._engines.direct import DirectEngine
 
@@ -25,10 +25,10 @@ def engine_of(settings: Settings) -> Any:
 
 
 def default_engine() -> Engine:
-    """The engine that ``laneway.yaml`` and the environment ask for; Spark when they ask for none.
+    """The engine of ``laneway.yaml`` and the environment; Spark by default.
 
     Raises:
-        SettingsError: the configuration is wrong.
+        SettingsError: the configuration is invalid.
     """
     settings = effective(None, {})
     engine: Engine = engine_of(settings)(settings)

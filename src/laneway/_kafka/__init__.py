@@ -2,9 +2,8 @@
 
 from laneway._kafka.admin import Admin
 from laneway._kafka.assigned_consumer import AssignedConsumer, OffsetRange
-from laneway._kafka.describe import Group, GroupMember
 from laneway._kafka.errors import BrokerUnavailableError, FencedError
-from laneway._kafka.group import GroupOffsets, OffsetAndMetadata, Place
+from laneway._kafka.group import Group, GroupMember, GroupOffsets, OffsetAndMetadata, Place
 from laneway._kafka.group_consumer import GroupConsumer, PartitionOwner
 from laneway._kafka.produce_many import produce_many
 from laneway._kafka.sender import KafkaSender

@@ -10,9 +10,8 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaExc
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from laneway._kafka.client import quiet
-from laneway._kafka.describe import describe
 from laneway._kafka.errors import BrokerUnavailableError, as_admin_error, as_refusal, is_auth_error
-from laneway._kafka.group import GroupOffsets, Place
+from laneway._kafka.group import GroupOffsets, Place, describe
 from laneway._kafka.topic_ids import TopicIds
 from laneway._kafka.topic_trouble import MISSING, trouble_of
 from laneway.errors import AdminError
@@ -20,7 +19,7 @@ from laneway.errors import AdminError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from laneway._kafka.describe import Group
+    from laneway._kafka.group import Group
 
 __all__ = ["Admin"]
 

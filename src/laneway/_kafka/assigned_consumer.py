@@ -39,7 +39,6 @@ class OffsetRange:
 
     @property
     def length(self) -> int:
-        """How many offsets it spans."""
         return self.end - self.start
 
 
@@ -209,7 +208,7 @@ class AssignedConsumer:
         self.is_exhausted = not self._ends
 
     def _notice(self, message: Any) -> None:
-        """Act on an event that is no record."""
+        """Handle an event that is no record."""
         error, partition = message.error(), message.partition()
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors
@@ -225,7 +224,7 @@ class AssignedConsumer:
         # librdkafka recovers from anything else, such as a lost broker or a moved leader.
 
     def _look_at_end(self, partition: int) -> None:
-        """Give up the rest of a range whose log ends before it."""
+        """Finish a range whose log ends before it."""
         self._short[partition] = time.monotonic() + _DOUBT
         with suppress(KafkaException):  # it is requested again
             low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), _LEARN)
@@ -235,7 +234,7 @@ class AssignedConsumer:
                 del self._short[partition]
 
     def _lose(self, partition: int) -> None:
-        """The range's start is gone from the log."""
+        """Continue after, or raise: the start of the range is no longer in the log."""
         try:
             low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), 10)
         except KafkaException as error:

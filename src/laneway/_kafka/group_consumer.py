@@ -11,8 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from laneway._declare.record import Record
 from laneway._kafka.client import quiet
 from laneway._kafka.errors import BrokerUnavailableError, as_admin_error, is_auth_error
-from laneway._kafka.group import known_to
-from laneway._kafka.separate_commit import commit_apart
+from laneway._kafka.group import commit_apart, known_to
 from laneway.errors import EngineError
 
 if TYPE_CHECKING:
@@ -42,36 +41,28 @@ class OwnedPartition(Protocol):
     @property
     def paused(self) -> AbstractSet[object]:
         """Why it is paused; it is read while this is empty."""
-        ...
 
 
 class PartitionOwner(Protocol):
     """Receives the decisions of the group; called inside `read` and `close`, on the same thread."""
 
     @property
-    def partitions(self) -> Mapping[Place, OwnedPartition]:
-        """The assigned partitions."""
-        ...
+    def partitions(self) -> Mapping[Place, OwnedPartition]: ...
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
         """These partitions are assigned; returns the offset to read each from."""
-        ...
 
     def revoked(self, places: list[Place]) -> None:
         """These partitions are revoked; when this returns, another member may own them."""
-        ...
 
     def lost(self, places: list[Place]) -> None:
         """These partitions are lost; another member may own them already."""
-        ...
 
     def out_of_range(self, place: Place, offset: int) -> None:
         """The offset to read is not in the log."""
-        ...
 
     def troubled(self, place: Place, error: str) -> None:
         """A partition cannot be read at present."""
-        ...
 
 
 class GroupConsumer:
@@ -107,16 +98,14 @@ class GroupConsumer:
         self._sent_at = 0.0
         self._answers: list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]] = []
         self._paused: set[Place] = set()
-        """Partitions that are paused in the client."""
         self._marks: list[tuple[OwnedPartition, int]] = []
-        """Up to where partitions were read without a record to show for it, at the last read."""
+        """Read positions of partitions after the last read."""
         self.passed = 0
         """How many records were skipped, because an earlier owner had finished them."""
         self.epoch = 0
-        """Counts assignments and revocations; each record carries it."""
 
     def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
-        """Join the group; the owner hears of partitions that come and go."""
+        """Join the group; the owner receives its assignments and revocations."""
         self._owner = owner
         self._topics = {topic: topic for topic in topics}
         self._consumer.subscribe(
@@ -242,9 +231,9 @@ class GroupConsumer:
             self._under_way = None
 
     def apply_pauses(self) -> None:
-        """Read no partition that has a reason to be paused, and all others.
+        """Pause partitions with a reason to be paused, and resume all others.
 
-        What was fetched of one that is paused is fetched again later, so do not do it often.
+        A paused partition's prefetched records are fetched again later, so do not call it often.
         """
         owned = {place: part for place, part in self._owner.partitions.items() if place[0] in self._topics}
         new = [place for place, part in owned.items() if part.paused and place not in self._paused]
@@ -309,7 +298,7 @@ class GroupConsumer:
             consumer.unassign()
 
     def _notice(self, message: Any) -> None:
-        """Act on an event that is no record."""
+        """Handle an event that is no record."""
         error, place = message.error(), (message.topic(), message.partition())
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - public, see _errors

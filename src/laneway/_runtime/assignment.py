@@ -26,15 +26,12 @@ class LogWatch(Protocol):
 
     def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
         """A retry topic seems to have been recreated."""
-        ...
 
     def settle_suspects(self) -> None:
         """Find out whether it was."""
-        ...
 
     def lose(self, topic: str, count: int) -> None:
         """So many records were deleted before they could be read."""
-        ...
 
 
 class LoopCommitter(Protocol):
@@ -47,7 +44,6 @@ class LoopCommitter(Protocol):
 
     def tend(self, now: float) -> None:
         """Act on answers, and commit when it is time."""
-        ...
 
     def commit_now(self, now: float) -> bool:
         """Commit, and return when the broker has it; False when it has not."""
@@ -55,7 +51,6 @@ class LoopCommitter(Protocol):
 
     def commit_last(self, now: float) -> bool:
         """Commit for the last time; asked until it says True."""
-        ...
 
 
 class Assignment(Protocol):
@@ -70,19 +65,15 @@ class Assignment(Protocol):
     @property
     def logs(self) -> LogWatch:
         """What is done about logs that are not those that were read."""
-        ...
 
     def begin(self) -> None:
         """The loop begins."""
-        ...
 
     def has_read(self) -> None:
         """The source was asked for records; what was read is not given to handlers yet."""
-        ...
 
     def committer(self, now: float) -> LoopCommitter:
         """What commits for the loop."""
-        ...
 
 
 class DueView(Protocol):
@@ -91,12 +82,10 @@ class DueView(Protocol):
     @property
     def view(self) -> BrokerView:
         """What is known now."""
-        ...
 
     @property
     def recreated(self) -> deque[tuple[str, Mapping[Place, int]]]:
         """Retry topics that seem to be recreated, and how far their logs went before."""
-        ...
 
 
 class FixedAssignment:

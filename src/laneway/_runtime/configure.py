@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
+    from laneway.settings import ClusterSettings
 
-__all__ = ["cluster_of", "configured", "effective", "producers_elsewhere", "warn_unused_topics"]
+__all__ = ["cluster_of", "configured", "effective", "producers_elsewhere", "reading_options", "warn_unused_topics"]
 
 _log = logging.getLogger("laneway")
 
 _Given = tuple[tuple[str, str], Any]
-"""The names of a handler and of a setting, and its value."""
+"""Handler and setting, and the value."""
 
 _ROUTE_FIELDS = (
     "lanes",
@@ -61,11 +62,11 @@ _WITHOUT_EFFECT = {
         "remove it, or declare the function with @app.batch_handler(…)",
     ),
 }
-"""Settings that change nothing for a kind of handler, why, and what to do."""
+"""Settings without effect on a kind of handler, with the reason and the fix."""
 
 
 def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
-    """The settings given, or those of ``laneway.yaml`` and the environment, under the engine's own arguments."""
+    """The given settings, or those of ``laneway.yaml`` and the environment, overridden by the engine's arguments."""
     chosen = {key: value for key, value in overrides.items() if value is not None}
     if settings is None:
         named = os.environ.get("LANEWAY_CONFIG")
@@ -77,12 +78,11 @@ def effective(settings: Settings | None, overrides: dict[str, Any]) -> Settings:
 
 
 def configured(app: App, settings: Settings) -> App:
-    """The app with what the configuration says about its handlers and topics.
+    """The app with its settings applied.
 
     Raises:
-        SettingsError: a setting has no effect on its handler or does not fit it, or the handlers do not fit together
-            because of it.
-        DeclarationError: the app cannot work, whatever its settings.
+        SettingsError: a setting has no effect on its handler or does not fit it, or makes handlers conflict.
+        DeclarationError: the app is invalid whatever its settings.
     """
     unknown = set(settings.handlers) - {route.name for route in app.routes}
     if unknown:
@@ -111,7 +111,7 @@ def configured(app: App, settings: Settings) -> App:
 
 
 def _given(app: App, settings: Settings) -> list[_Given]:
-    """What the configuration says about the handlers that are switched on, setting by setting."""
+    """The settings of all enabled handlers, one by one."""
     given: list[_Given] = []
     problems = []
     for route in app.routes:
@@ -142,7 +142,6 @@ def _changed(app: App, settings: Settings, given: Sequence[_Given]) -> App:
 
 
 def _check_together(app: App, settings: Settings) -> None:
-    """Refuse handlers that do not fit together, as a run does."""
     from laneway._runtime.topics import feeds_of
 
     check_together(app.name, app.routes)
@@ -154,33 +153,32 @@ def _check_together(app: App, settings: Settings) -> None:
 
 
 def cluster_of(route: HandlerSpec, settings: Settings) -> str:
-    """Name of the cluster that a handler of a configured app reads from."""
+    """Name of the cluster that a configured handler reads from."""
     return route.cluster or settings.default_cluster
 
 
 def producers_elsewhere(routes: list[HandlerSpec], settings: Settings) -> dict[str, dict[str, Any]]:
-    """Options of producers for the other clusters that messages of these handlers may go to, by the cluster's name."""
+    """Producer options of the other clusters to which these handlers may send, by name."""
     targets = (address.partition("@")[2] for route in routes for address in route.addresses.values())
     return {name: dict(settings.cluster(name).producer_options()) for name in targets if name}
 
 
 def warn_unused_topics(app: App, settings: Settings) -> None:
-    """Log a warning for each name under ``topics`` that the code does not seem to have.
+    """Warn of names under ``topics`` that the code does not use.
 
-    Which topics a handler returns messages to shows only when it does so. What can be known before are the topics that
-    handlers read and every `Topic` that was made until now.
+    The topics of returned messages are known only at run time, so every `Topic` created so far counts as used.
 
     Args:
-        app: as the code declares it.
+        app: as declared.
         settings: the configuration.
     """
     known = {route.topic.name for route in app.routes} | declared_topics()
     for name in settings.topics:
         if name not in known:
             _log.warning(
-                "topics.%s in the configuration: no handler of app %r reads this topic, and the code has made no "
+                "topics.%s in the configuration: no handler of app %r reads this topic, and the code has created no "
                 "Topic(%r) so far, so the entry has no effect. Correct the name, or remove the entry; if a handler "
-                "makes this Topic only when it runs, make it at the top level of its module",
+                "creates this Topic only when it runs, create it at the top level of its module",
                 name,
                 app.name,
                 name,
@@ -188,14 +186,14 @@ def warn_unused_topics(app: App, settings: Settings) -> None:
 
 
 def _cluster_read_by(route: HandlerSpec, settings: Settings) -> str:
-    """The cluster named for the handler, or for its topic, or the default one."""
+    """The cluster configured for the handler, or for its topic, or the default one."""
     handler, topic = settings.handlers.get(route.name), settings.topics.get(route.topic.name)
     named = (handler and handler.cluster) or (topic and topic.cluster)
     return named or route.cluster or settings.default_cluster
 
 
 def _addresses(cluster: str, settings: Settings) -> dict[str, str]:
-    """Where messages of a handler that reads from *cluster* go, for each topic that the configuration names."""
+    """Where messages of a handler that reads from *cluster* go, for each configured topic."""
     found = {}
     for name, topic in settings.topics.items():
         target = topic.cluster or settings.default_cluster
@@ -204,7 +202,7 @@ def _addresses(cluster: str, settings: Settings) -> dict[str, str]:
 
 
 def _error_consumer(declared: ErrorConsumer | None, settings: Settings) -> ErrorConsumer | None:
-    """What the code declares, with what the configuration changes about it."""
+    """The declared error consumer with the configured changes."""
     given = settings.errors.model_dump(exclude_none=True)
     if not given:
         return declared
@@ -233,3 +231,29 @@ def _retry(declared: Retry, given: dict[str, Any]) -> Retry:
     if steps and not declared.delays:
         given = {"mode": Retry.steps(*steps).mode} | given  # the default of steps, not that of a policy without any
     return replace(declared, **given)
+
+
+def reading_options(
+    cluster: ClusterSettings, routes: list[HandlerSpec], partitions: int, readers: int = 1
+) -> dict[str, Any]:
+    """Options of a consumer that reads for handlers.
+
+    librdkafka limits its prefetch per partition; the buffer of a handler is for all partitions of one client.
+
+    Args:
+        cluster: the cluster.
+        routes: the handlers.
+        partitions: the number of partitions.
+        readers: the number of clients that share them.
+    """
+    share = max(1, -(-partitions // readers))
+    records = max(route.buffer.records for route in routes)
+    if cluster.consumer.buffer_size is not None:
+        size = max(1, cluster.consumer.buffer_size // 1024 // share)
+    else:
+        size = max(1024, max(int(route.buffer.size) for route in routes) // 1024 // share)
+    return {
+        **cluster.consumer_options(),
+        "queued.min.messages": max(100, records // share),
+        "queued.max.messages.kbytes": size,
+    }

@@ -10,103 +10,88 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
     from laneway._runtime.error_runs import ErrorPlan
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.report import Reporter, RunReport
     from laneway.observe import Listener
     from laneway.settings import Settings
 
-__all__ = ["Driver", "ErrorDrivers", "Run", "Until"]
+__all__ = ["Driver", "ErrorDrivers", "Run", "StopRequests"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is known of a run before anything is read."""
+    """The parts of a run, before anything is read."""
 
     app: App
-    """With its settings applied."""
     settings: Settings
     report: RunReport
     reporter: Reporter
-    """Counts what is done of the app's own topics."""
+    """Counts the work on the app's own topics."""
     listener: Listener
-    """Hears of events and of what is waited for; any thread may call it."""
+    """Receives events and warnings, from any thread."""
     is_once: bool = False
-    """Whether it ends when what there is at its start is handled."""
+    """Whether the run ends when the records present at its start are handled."""
 
 
-class Until(Protocol):
-    """How long something may go on. Asked often, by any thread."""
+class StopRequests(Protocol):
+    """The stop requests of a run. Asked often, from any thread."""
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether nothing more is to be begun."""
-        ...
+        """Whether to start nothing more."""
 
     @property
     def is_forced(self) -> bool:
-        """Whether nothing is waited for any more."""
-        ...
+        """Whether to stop without waiting."""
 
 
 class Driver(Protocol):
-    """Reads and handles records from `start` on. One thread calls it, but for `pause`, which any thread may call."""
+    """Reads and handles records. The engine's thread calls it; any thread may call `pause`."""
 
     def prepare(self) -> bool:
-        """Ask the brokers what must be known before `start`; True when it is known.
+        """Ask the brokers for what `start` needs; True when it is known.
 
         Raises:
-            BrokerUnavailableError: no broker answers; it is asked again.
+            BrokerUnavailableError: no broker answers; call it again.
         """
-        ...
 
     def start(self) -> None:
-        """Begin to read."""
-        ...
+        """Start to read."""
 
-    def watched(self) -> Sequence[Watched]:
-        """What health is judged by."""
-        ...
+    def watched(self) -> Sequence[HealthSource]:
+        """The health sources, one for each cluster."""
 
     def look(self) -> None:
-        """Report what was done, and raise what has ended something that should run."""
-        ...
+        """Report the work since the last call; raise the error that ended a part of it."""
 
     def pause(self, *, on: bool) -> None:
-        """Begin nothing for now, or go on. It may come before `start`."""
-        ...
+        """Start no call for now, or continue. May be called before `start`."""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a pause was asked for and nothing runs any more."""
-        ...
+        """Whether a requested pause is in effect and nothing runs."""
 
     @property
     def is_over(self) -> bool:
-        """Whether everything that was to be read is finished; never so when it goes on without end."""
-        ...
+        """Whether everything to be read is finished; always False for an endless run."""
 
     def stop(self) -> None:
-        """Begin nothing more, and finish what was begun."""
-        ...
+        """Start nothing more, and finish what is in flight."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether everything that was begun before `stop` is finished."""
-        ...
+        """Whether everything in flight at `stop` is finished."""
 
     @property
     def is_committed(self) -> bool:
-        """Whether the brokers know of everything that is finished."""
-        ...
+        """Whether everything finished is committed."""
 
-    def end(self, until: Until) -> bool:
-        """Commit what is finished, report it and leave, whatever still runs; False when not all was committed."""
-        ...
+    def end(self, until: StopRequests) -> bool:
+        """Commit, report and leave, even if calls still run; False when not everything was committed."""
 
 
 class ErrorDrivers(Protocol):
-    """Makes what runs over error topics."""
+    """Makes the drivers of error runs."""
 
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
-        """Drivers for these plans, one to be run after the other; each ends at the ends of its plans."""
-        ...
+        """Drivers for these plans, to run one after the other; each ends at the ends of its plans."""

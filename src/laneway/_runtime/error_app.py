@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ErrorApp"]
 
-_tables = threading.Lock()  # a columnar handler is promised one table at a time; lanes of several partitions call it
+_tables = threading.Lock()  # lanes of several partitions call a columnar handler, which expects one table at a time
 
 
 class ErrorApp(App):
-    """The handlers of an app, each on the topic where it parks; the group is ``<app>.errors``.
+    """The handlers of an app, each reading its error topic, in the group ``<app>.errors``.
 
-    A route for each handler and not for each topic, because each has its own lanes, retries, codec and kind. Every one
-    of them reads the whole topic, and takes up what is its own.
+    Each handler reads the whole error topic and takes its own records, because handlers differ in lanes, retries, codec
+    and kind.
 
     Args:
-        app: whose error topics.
-        partitions: how many partitions its topics have; a record is sent back to its old one when it is there.
-        hooks: whether the app's setup and cleanup hooks are its own too.
+        app: the app.
+        partitions: partition counts of its topics: a replayed record returns to its partition if it exists.
+        hooks: whether to run the app's setup and cleanup hooks.
     """
 
     def __init__(self, app: App, partitions: Mapping[str, int], *, hooks: bool = False) -> None:
@@ -56,12 +56,12 @@ class ErrorApp(App):
 
     @property
     def routes(self) -> tuple[HandlerSpec, ...]:
-        """One for each handler; what the app was extended with is in them already."""
+        """One handler for each handler of the app, with its interceptors."""
         return tuple(self._routes.values())
 
 
 def _reading(route: HandlerSpec, topic: str, rerun: ErrorRunFilter) -> HandlerSpec:
-    """A route that reads the error topic, one record at a call. Not checked: to park where it reads is the point."""
+    """The handler on its error topic, one record per call. Not validated: it parks on the topic it reads, by design."""
     return replace(
         route,
         topic=replace(route.topic, name=topic),
@@ -79,11 +79,11 @@ def _reading(route: HandlerSpec, topic: str, rerun: ErrorRunFilter) -> HandlerSp
 
 
 def _acting(route: HandlerSpec, errors: ErrorConsumer, partitions: int) -> HandlerSpec:
-    """The route with the function of its error handler, or one that replays."""
+    """The handler with its error handler's function, or one that replays."""
     raw: Topic[Any] = Topic(route.topic.name)
     if errors.action == "replay":
         replay = _Replay(Topic(route.source), partitions, route.error_headers)
-        kept = Interceptors(error=route.interceptors.error)  # what goes back is to be as it came
+        kept = Interceptors(error=route.interceptors.error)  # replayed records must be unchanged
         return replace(
             route,
             kind="single",
@@ -104,14 +104,14 @@ def _acting(route: HandlerSpec, errors: ErrorConsumer, partitions: int) -> Handl
 
 @dataclass(frozen=True, slots=True)
 class _Replay:
-    """Sends a record back to its topic, as it was. The topic is the handler's, whatever the headers say."""
+    """Sends a record back to its topic unchanged. The topic is the handler's, whatever the headers say."""
 
     topic: Topic[Any]
     partitions: int
     style: Style
 
     def __call__(self, record: Record[Any]) -> Message[Any]:
-        # The old partition: another producer may place keys in another way, and one key in two partitions runs twice.
+        # The same partition: another producer may partition keys differently, and a key in two partitions runs twice.
         old = None if record.origin is None else record.origin.partition
         partition = old if old is not None and old < self.partitions else None
         headers = returned_headers(record, self.style)
@@ -120,8 +120,6 @@ class _Replay:
 
 @dataclass(frozen=True, slots=True)
 class _OneRow:
-    """Calls a columnar handler with a table of one row."""
-
     function: Callable[[Any], Any]
 
     def __call__(self, record: Record[Any]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laneway._declare.cron import Cron
     from laneway._declare.error_consumer import ErrorRuns
     from laneway._declare.handler import HandlerSpec
-    from laneway._runtime.driver import Driver, ErrorDrivers, Until
+    from laneway._runtime.driver import Driver, ErrorDrivers, StopRequests
     from laneway._runtime.lifecycle import Lifecycle
     from laneway._runtime.report import Reporter
     from laneway.admin import ErrorTopic, OpenRange
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ErrorPlan", "ErrorSchedule", "error_plans", "only_run", "run_plans"]
 
-_LOOK = 0.02  # seconds between looks at a run
-_LONGEST_WAIT = 20.0  # seconds of one wait for the next run: a clock that is set shall not put it off for longer
-_REFRESH = 6 * 3600.0  # seconds between commits of a group that has nothing to do; Kafka forgets it after some days
+_LOOK = 0.02  # seconds between checks of a run
+_LONGEST_WAIT = 20.0  # seconds of one wait, so that a changed clock delays a run no longer
+_REFRESH = 6 * 3600.0  # seconds between commits of an idle group, before Kafka expires them
 _MOST_LEFT_OUT = 10_000  # runs that are counted as left out behind one; a laptop that slept for a year has more
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -42,20 +42,19 @@ _running: set[str] = set()
 _lock = threading.Lock()
 
 
-class _UnderWayError(EngineError):
-    """Another run holds the app's error topics."""
+class _UnderWayError(EngineError): ...
 
 
 @contextmanager
 def only_run(app: str) -> Iterator[None]:
-    """Hold off other runs of an app in this process.
+    """Prevent concurrent runs over an app's error topics in this process.
 
     Raises:
-        EngineError: one is under way.
+        EngineError: one is running.
     """
     with _lock:
         if app in _running:
-            raise _UnderWayError(f"a run over the error topics of app {app!r} is under way; wait until it is over")
+            raise _UnderWayError(f"a run over the error topics of app {app!r} is active; wait for its end")
         _running.add(app)
     try:
         yield
@@ -66,18 +65,18 @@ def only_run(app: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ErrorPlan:
-    """What a run reads of one error topic."""
+    """The part of a run on one error topic."""
 
     topic: ErrorTopic
     app: ErrorApp
     routes: list[HandlerSpec]
-    """Those of its handlers that park there."""
+    """The app's handlers that park there."""
     ends: dict[int, int]
     """Where the run ends in each partition."""
     partitions: dict[str, int]
-    """How many partitions the topics have to which records may be sent back."""
+    """Partition counts of the topics that records may be replayed to."""
     idle: timedelta
-    """How long an engine that waits for records waits for some."""
+    """How long to wait for a record before the run ends."""
 
 
 def error_plans(
@@ -88,18 +87,17 @@ def error_plans(
     refresh: bool = True,
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> list[ErrorPlan]:
-    """What a run that begins now reads: a plan for each error topic on which something waits.
+    """The plans of a run that starts now: one for each error topic with open records.
 
-    A record that is parked while the run is under way lies past the ends that are looked at here, so it waits for the
-    next run.
+    The ends are fixed here, so a record parked during the run waits for the next one.
 
     Args:
-        app: whose error topics, as the configuration has it.
+        app: with its settings applied.
         settings: the configuration.
         topic: only this error topic.
-        refresh: commit the offsets of topics on which nothing waits anew, before Kafka forgets them: everything that
-            was ever parked would be run again.
-        is_stopping: asked often; the plans are worth nothing once it said yes.
+        refresh: also commit the offsets of topics without open records, before Kafka expires them: otherwise everything
+            ever parked would be run again.
+        is_stopping: asked often; once it returns True the plans are unused.
 
     Raises:
         BrokerUnavailableError: no broker answers.
@@ -148,7 +146,7 @@ def _topics(app: App, settings: Settings) -> list[ErrorTopic]:
 def _end(
     log: ErrorLog, partition: int, extent: OpenRange, started: float, within: float, is_stopping: Callable[[], bool]
 ) -> int:
-    """Where a run ends in a partition: before the first record that is new, else at the end of the log."""
+    """Where a run ends in a partition: before the first record parked too recently, else at the end of the log."""
     if within:
         for parked in log.read(partition, extent.open, extent.end):
             at = None if parked.parked_at is None else (parked.parked_at - _EPOCH) / _MILLISECOND
@@ -158,15 +156,15 @@ def _end(
 
 
 def run_plans(
-    source: ErrorDrivers, plans: Sequence[ErrorPlan], reporter: Reporter, until: Until, settings: Settings
+    source: ErrorDrivers, plans: Sequence[ErrorPlan], reporter: Reporter, until: StopRequests, settings: Settings
 ) -> bool:
-    """Run plans to their ends, or until interrupted; False when what was begun was not finished and committed.
+    """Run plans to their ends, or until interrupted; False when records in flight were not finished and committed.
 
     Args:
-        source: makes what reads and handles their records.
-        plans: what to run.
-        reporter: counts what is done.
-        until: how long it may go on.
+        source: makes the drivers.
+        plans: the plans.
+        reporter: counts the work.
+        until: the stop requests.
         settings: the configuration.
     """
     is_good = True
@@ -178,7 +176,7 @@ def run_plans(
     return is_good
 
 
-def _run_to_end(driver: Driver, until: Until, drain: float) -> bool:
+def _run_to_end(driver: Driver, until: StopRequests, drain: float) -> bool:
     try:
         driver.start()
         while not (driver.is_over or until.is_interrupted):
@@ -190,26 +188,26 @@ def _run_to_end(driver: Driver, until: Until, drain: float) -> bool:
             driver.look()
             time.sleep(_LOOK)
         is_finished = driver.is_finished
-        driver.look()  # what has ended it may be a failure
+        driver.look()  # it may have failed
     finally:
         is_committed = driver.end(until)
     return is_finished and is_committed
 
 
 class ErrorSchedule:
-    """Starts runs over the error topics when they fall due, on a thread of its own, beside what the app does.
+    """Starts error runs on their schedule, on its own thread.
 
-    The engine's thread calls `ask_to_stop`, `pause` and `end`. A run that fails is reported and ends nothing else: the
-    next one begins where it stopped.
+    The engine's thread calls `ask_to_stop`, `pause` and `end`. A failed run is logged; the next one continues where it
+    stopped.
 
     Args:
-        app: whose error topics, as the configuration has it.
-        cron: when.
+        app: with its settings applied.
+        cron: the schedule.
         settings: the configuration.
-        source: makes what reads and handles records.
-        reporter: counts what is done.
-        life: its detail says what went wrong, until that is over.
-        runs: where runs are counted.
+        source: makes the drivers.
+        reporter: counts the work.
+        life: its detail shows the last failure.
+        runs: counts the runs.
     """
 
     def __init__(
@@ -240,39 +238,36 @@ class ErrorSchedule:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no run is under way."""
+        """Whether no run is active."""
         return not self._is_at_work
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a run is to end when what it has begun is finished."""
         return self._stopping.is_set() or self._is_paused or self._is_ending
 
     @property
     def is_forced(self) -> bool:
-        """Whether a run is to end now."""
         return self._is_ending
 
     @property
     def is_drained(self) -> bool:
-        """Whether no run is under way and none will begin."""
+        """Whether no run is active and none will start."""
         return self._stopping.is_set() and (self._thread is None or not self._thread.is_alive())
 
     def start(self) -> None:
-        """Begin to wait for the first run."""
         self._thread = threading.Thread(target=self._work, name="laneway-errors", daemon=True)
         self._thread.start()
 
     def ask_to_stop(self) -> None:
-        """Let the running batch end, and begin nothing more."""
+        """Finish the running batch, and start nothing more."""
         self._stopping.set()
 
     def pause(self, *, on: bool) -> None:
-        """Begin nothing more, or go on. A run that is under way ends after its batch; the next takes up the rest."""
+        """Start no run for now, or continue. An active run ends after its batch; the next one continues from there."""
         self._is_paused = on
 
     def end(self) -> None:
-        """Stop now, whatever runs."""
+        """Stop now."""
         self._stopping.set()
         self._is_ending = True
         if self._thread is not None:
@@ -292,7 +287,7 @@ class ErrorSchedule:
             due = self._next(after=due)
 
     def _next(self, after: datetime) -> datetime:
-        """When the next run falls due; those that did meanwhile are left out."""
+        """The next due time; runs that were due meanwhile are counted as left out."""
         now = _now()
         due = self._cron.next_after(after)
         left_out = 0
@@ -301,7 +296,7 @@ class ErrorSchedule:
             due = self._cron.next_after(due)
         if left_out and not self._stopping.is_set():
             self._runs.left_out += left_out
-            self._say(f"{left_out} error runs fell due during another one and were left out")
+            self._say(f"{left_out} error runs were due during another one and were skipped")
         return self._cron.next_after(now) if due <= now else due
 
     def _try_run(self) -> None:
@@ -312,7 +307,7 @@ class ErrorSchedule:
                 self._run(refresh=is_old)
         except _UnderWayError:
             self._runs.left_out += 1
-            self._say("an error run fell due while one by hand is under way and was left out")
+            self._say("a scheduled error run was skipped, because a manual one is active")
         except Exception as error:  # noqa: BLE001 - py4j raises its own kinds; none may end the app's own work
             if not self._is_ending:
                 self._runs.failed += 1
@@ -322,10 +317,10 @@ class ErrorSchedule:
             self._is_at_work = False
 
     def _run(self, *, refresh: bool) -> None:
-        """Run over the error topics once, until interrupted.
+        """Run once over the error topics, until interrupted.
 
         Args:
-            refresh: also commit the offsets of topics on which nothing waits, so that Kafka does not forget them.
+            refresh: also commit the offsets of topics without open records, so that Kafka does not expire them.
         """
         plans = error_plans(self._app, self._settings, refresh=refresh, is_stopping=self._stopping.is_set)
         if refresh:

@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from laneway._kafka import Admin, Place
     from laneway._runtime.topics import Feed
 
-__all__ = ["ABSENT", "LOOK", "Feeds", "patiently"]
+__all__ = ["ABSENT", "LOOK", "Feeds", "until_answered"]
 
 _log = logger("runtime")
 
 T = TypeVar("T")
 
 LOOK = 0.01
-"""Seconds between looks at the ends of the logs while waiting: half of it is added to the latency."""
+"""Seconds between requests for the ends of the logs while idle; half of it adds to the latency."""
 ABSENT = 1.0
 """Seconds to wait after the brokers did not answer."""
 
-_REFRESH = 5.0  # seconds between looks for new partitions
-_TEND = 1.0  # seconds between looks at the retry topics while a batch runs: its copies may be waiting for one
+_REFRESH = 5.0  # seconds between checks for new partitions
+_TEND = 1.0  # seconds between checks of the retry topics during a batch, whose copies may wait for one
 _SAY = 30.0  # seconds between two lines about a topic that is missing and may not be created
-_ASK = 0.1  # seconds between questions for what is due; each is a request to the brokers
+_ASK = 0.1  # seconds between requests for due offsets
 
 
 class Feeds:
-    """Looks at the logs of a source and of its retry topics, for the planner.
+    """Asks for the ends and due offsets of a source and its retry topics, for the planner.
 
     Args:
         feeds: the source first.
         admin: asks the brokers.
-        may_create: whether retry topics that are missing may be created, and get more partitions with their source.
+        may_create: whether to create missing retry topics, and to add partitions when their source has more.
         timeout: seconds to wait for an answer.
     """
 
@@ -61,11 +61,11 @@ class Feeds:
         self._tender: threading.Thread | None = None
         self._guard: Callable[[], None] = lambda: None
         self.delayed = {feed.topic for feed in feeds if feed.delay or feed.step}
-        """Those whose records wait until they are old."""
+        """The topics with a delay."""
         self.logs: dict[Place, int] = {}
-        """The ends of all logs, when last looked at."""
+        """The ends of all logs at the last request."""
         self.renewed: dict[str, dict[Place, int]] = {}
-        """Retry topics that were deleted and made anew, and how far their logs had been seen to go."""
+        """Recreated retry topics, and the old ends of their logs."""
 
     def numbers(self, feed: Feed) -> list[int]:
         """The partitions of a feed."""
@@ -73,22 +73,21 @@ class Feeds:
         return self._numbers[feed.topic]
 
     def partitions(self, feed: Feed) -> int:
-        """How many there were, when last looked at."""
+        """The partition count at the last request."""
         return len(self._numbers.get(feed.topic, ()))
 
     def forget(self) -> None:
-        """Look for topics and partitions anew: something may have been deleted."""
+        """Ask for topics and partitions again: a topic may have been deleted."""
         self._refreshed = 0.0
 
     def restart(self, topic: str) -> None:
-        """A topic was recreated: when its records were first seen says nothing any more."""
+        """A source was recreated: discard when its ends were first seen."""
         for feed in self._feeds:
             if feed.topic == topic and feed.delay:
                 self._due[topic] = DueEnds(feed.delay)
                 self._asked.pop(topic, None)
 
     def look(self) -> None:
-        """Look at the ends of the logs."""
         self._refresh()
         places = [(topic, partition) for topic, numbers in self._numbers.items() for partition in numbers]
         logs = self._admin.ends_of(places, self._timeout) if places else {}
@@ -97,12 +96,12 @@ class Feeds:
         self.logs = logs
 
     def tend(self, guard: Callable[[], None]) -> None:
-        """From now on look at the topics about once a second: while a batch runs, nobody else does.
+        """Check the topics about once a second on a thread, while a batch runs.
 
-        A copy waits for its retry topic, the batch for the copy, and the next look for the batch.
+        A copy waits for its retry topic, the batch for the copy, and the next check for the batch.
 
         Args:
-            guard: looks at the source, on the thread that looks at the retry topics.
+            guard: checks the source, on the same thread.
         """
         self._guard = guard
         self._is_tended.set()
@@ -111,14 +110,14 @@ class Feeds:
             self._tender.start()
 
     def rest(self) -> None:
-        """The batch is over."""
+        """Stop the checks: the batch is over."""
         self._is_tended.clear()
 
     def ends(self, begin: dict[Place, int]) -> dict[Place, int]:
-        """Up to where each partition may be read; what is not due yet lies past it.
+        """The offset up to which each partition may be read: before the first record that is not due.
 
         Args:
-            begin: up to where it has been read: what has nothing further need not be asked for.
+            begin: the read positions; a partition read to its end is not requested.
         """
         self.look()
         ends = dict(self.logs)
@@ -147,7 +146,7 @@ class Feeds:
         return {place: min(self.logs[place], max(first[place], waited.get(place[1], 0))) for place in waiting}
 
     def _refresh(self) -> None:
-        """Learn of new partitions; a retry topic gets as many as its source has, or a copy would have nowhere to go."""
+        """Find new partitions, and give retry topics as many as their source has, so that each copy has a target."""
         with self._lock:
             if time.monotonic() - self._refreshed < _REFRESH and all(self._numbers.values()):
                 return
@@ -167,14 +166,14 @@ class Feeds:
         while self._is_tended.wait():
             time.sleep(_TEND)
             if self._is_tended.is_set():
-                with suppress(AdminError):  # nobody answers: the next look is soon
+                with suppress(AdminError):  # no answer: retried soon
                     self._guard()
                     if len(self._feeds) > 1:
                         self.forget()
                         self._refresh()
 
     def _renew(self, topic: str) -> None:
-        """A retry topic was deleted: its offsets begin anew, and when they were seen says nothing any more."""
+        """Handle a retry topic that was deleted: its offsets start again."""
         for feed in self._feeds[1:]:
             if feed.topic == topic:
                 self.renewed.setdefault(topic, {place: end for place, end in self.logs.items() if place[0] == topic})
@@ -185,7 +184,7 @@ class Feeds:
     def _make(self, topic: str, found: int, wanted: int) -> None:
         if not self._may_create:
             lacks = f"has {found} partitions and needs {wanted}" if found else "is missing"
-            text = f"the retry topic {topic} {lacks}, and create_topics is false; nothing is read until that is done"
+            text = f"the retry topic {topic} {lacks}, and create_topics is false; nothing is read until you change it"
             if time.monotonic() - self._said > _SAY:
                 self._said = time.monotonic()
                 _log.warning(text)
@@ -194,13 +193,13 @@ class Feeds:
             if found:
                 self._admin.grow(topic, wanted)
             elif create_beside(self._admin, topic, self._feeds[0].topic, wanted):
-                _log.warning("created topic %s again: it had been deleted", topic)
+                _log.warning("created topic %s again: it was deleted", topic)
         except AdminError as error:
-            raise BrokerUnavailableError(str(error)) from error  # to be tried again: copies wait for it meanwhile
+            raise BrokerUnavailableError(str(error)) from error  # retried: copies wait for it
 
 
-def patiently(ask: Callable[[], T]) -> T:
-    """Ask until the brokers answer; soon again at first: a group's coordinator is often ready a moment later."""
+def until_answered(ask: Callable[[], T]) -> T:
+    """Repeat a request until the brokers answer; soon at first, because a coordinator is often ready a moment later."""
     pause = LOOK
     while True:
         try:

@@ -9,7 +9,7 @@ from laneway._core.copy_index import CopyIndex
 from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.headers import parked_at, read_from
 from laneway._kafka import OffsetRange
-from laneway._runtime.feeds import patiently
+from laneway._runtime.feeds import until_answered
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,11 +33,9 @@ class Clients(Protocol):
     @property
     def admin(self) -> Admin:
         """Asks for the ends of logs."""
-        ...
 
     def reader_of(self, topic: str) -> AssignedConsumer:
         """Reads a topic."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ def _waiting(clients: Clients, topics: Collection[str], portion: Portion) -> lis
 
     ends = portion.ends
     if ends is None:
-        ends = patiently(look) if begin else {}
+        ends = until_answered(look) if begin else {}
     return [OffsetRange(*place, at, ends[place]) for place, at in begin.items() if ends.get(place, 0) > at]
 
 
@@ -127,7 +125,7 @@ def _newly_parked(clients: Clients, spec: HandlerSpec, portion: Portion) -> Iter
         partitions = clients.admin.partitions(topic)
         return clients.admin.starts(topic, partitions), clients.admin.ends(topic, partitions)
 
-    begins, ends = patiently(look)
+    begins, ends = until_answered(look)
     # A run over the error topic itself has finished what lies before its offsets, and their copies with them.
     starts = {part: max(at, since.get((topic, part), (0, 0))[0]) for part, at in begins.items()}
     size, total = _CHUNK, 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 from laneway._core.breaker import BreakerState
 from laneway._core.step_function import on_all_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from laneway._declare.handler import HandlerSpec
     from laneway._runtime.runners import ProcessRunner
 
@@ -22,18 +21,18 @@ class HandlerState:
     Args:
         spec: the handler.
         app: the app's name.
-        dumps: pickles what its processes run; given by a process that has no main module which they could import.
+        pickler: has `dumps` for what its processes run; not `pickle` where there is no main module to import.
         keeps_processes: whether its processes live on when a worker ends, for the next one.
     """
 
-    __slots__ = ("breaker", "called", "dumps", "keeps_processes", "pace", "processes", "spec", "specs")
+    __slots__ = ("breaker", "called", "keeps_processes", "pace", "pickler", "processes", "spec", "specs")
 
     def __init__(
         self,
         spec: HandlerSpec,
         app: str,
         *,
-        dumps: Callable[[Any], bytes] | None = None,
+        pickler: Any = pickle,
         keeps_processes: bool = False,
     ) -> None:
         self.spec = spec
@@ -41,7 +40,7 @@ class HandlerState:
         """The handler on its source and on each of its retry topics."""
         self.called = on_all_steps(spec, app)
         """The handler with the functions that stand in for it on some steps."""
-        self.dumps = dumps
+        self.pickler = pickler
         self.keeps_processes = keeps_processes
         self.breaker = BreakerState()
         self.pace = 0.0

@@ -218,7 +218,7 @@ class HandlerWorker:
     def _runner_of(self, call: Call, clock: SystemClock) -> ThreadRunner | ProcessRunner:
         if not self.spec.processes:
             return ThreadRunner(self.processor, call, clock, self._lock)
-        state, (setups, cleanups) = self._state, self._hooks
+        state = self._state
         if state.processes is not None:
             runner, state.processes = state.processes, None
             runner.take_on(self.processor)
@@ -230,10 +230,9 @@ class HandlerWorker:
             clock,
             self._lock,
             processes=self.spec.processes,
-            setups=setups,
-            cleanups=cleanups,
+            hooks=self._hooks,
             is_kept=state.keeps_processes,
-            dumps=state.dumps,
+            pickler=state.pickler,
         )
 
     def post(self, command: Command) -> None:

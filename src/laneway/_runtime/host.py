@@ -7,7 +7,6 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from laneway._runtime.clients import new_loop
 from laneway.observe import logger
 
 if TYPE_CHECKING:
@@ -15,18 +14,18 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
 
-__all__ = ["AppHost"]
+__all__ = ["AppHost", "new_loop"]
 
 _log = logger("runtime")
 
-_END = 5.0  # seconds that tasks of the user's own get to end when they are cancelled
+_END = 5.0  # seconds for cancelled tasks of the user to end
 
 
 class AppHost:
-    """Runs the setup hooks, keeps one event loop on a thread of its own, and runs the cleanup hooks at the end.
+    """Runs an app's setup and cleanup hooks, and the event loop of its async handlers on a thread.
 
-    The loop is made only when something is async. Hooks that are async run on it, so a pool they open belongs to the
-    loop that the handlers run on.
+    The loop is created only when something is async. Async hooks run on it, so a connection pool that they open belongs
+    to the loop of the handlers.
     """
 
     def __init__(self, app: App) -> None:
@@ -36,7 +35,7 @@ class AppHost:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Where async handlers run; made when it is first asked for."""
+        """The loop; created at the first use."""
         if self._loop is None:
             self._loop = new_loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="laneway-loop", daemon=True)
@@ -44,12 +43,11 @@ class AppHost:
         return self._loop
 
     def open(self) -> None:
-        """Run the setup hooks."""
         for hook in self._app.setups:
             self._call(hook)
 
     def close(self) -> None:
-        """Run the cleanup hooks and end the loop. When a hook fails the others run all the same, and it is raised."""
+        """Run the cleanup hooks and stop the loop. If a hook fails the others still run; then its error is raised."""
         failed: list[Exception] = []
         for hook in self._app.cleanups:
             try:
@@ -58,7 +56,7 @@ class AppHost:
                 failed.append(error)
         self._end_loop()
         for other in failed[1:]:
-            _log.error("a cleanup failed, too", exc_info=other)
+            _log.error("another cleanup hook failed", exc_info=other)
         if failed:
             raise failed[0]
 
@@ -83,7 +81,7 @@ class AppHost:
                     loop.run_forever()
                     break
                 except (SystemExit, KeyboardInterrupt):
-                    continue  # a handler asked for an exit: its run ends with that, and says so
+                    continue  # from a handler, whose runner ends the run with it
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
@@ -95,3 +93,12 @@ class AppHost:
 
 async def _awaited(answer: Any) -> Any:
     return await answer
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop: uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()  # type: ignore[no-any-return]

@@ -1,49 +1,50 @@
-"""Lifecycle: which state an engine is in, and waiting for one."""
+"""Lifecycle: the state of an engine, and the signals that stop it."""
 
 from __future__ import annotations
 
+import signal
 import threading
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from laneway.observe import StateChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from laneway.observe import Listener
 
-__all__ = ["Lifecycle", "State"]
+__all__ = ["Lifecycle", "State", "listen", "stop_signals"]
 
 
 class State(Enum):
-    """The states an engine goes through."""
+    """The states of an engine."""
 
     INITIALISING = "initialising"
     """Waiting for brokers and topics."""
     STARTING = "starting"
-    """Clients or a Spark session are being made."""
+    """Creating clients or a Spark session."""
     CONSUMING = "consuming"
     """Records are being handled."""
     PAUSING = "pausing"
-    """Asked to handle nothing for now, while what was read is still handled."""
+    """Paused by request; calls in flight are still running."""
     PAUSED = "paused"
-    """Asked to handle nothing for now, and nothing runs but tries that had been put off."""
+    """Paused, and no call runs except retries that were already scheduled."""
     STOPPING = "stopping"
-    """Asked to stop: what runs is finished and committed."""
+    """Stopping: records in flight are finished and committed."""
     STOPPED = "stopped"
-    """Nothing runs; after `stop_listening` it may be started again."""
+    """Stopped; after `stop_listening` it can be started again."""
     CLOSING = "closing"
-    """Ending its work: on the direct engine it leaves the consumer group, on Spark the queries end."""
+    """Leaving the consumer group (direct), or ending the queries (Spark)."""
     CLOSED = "closed"
-    """Nothing runs, because it was closed."""
 
 
 class Lifecycle:
-    """One engine's state. Any thread may ask or wait; the engine's own thread changes it.
+    """An engine's state. Any thread may ask or wait; the engine's thread changes it.
 
     Args:
-        listener: hears of each change at once, on the thread that made it.
+        listener: receives each change at once, on the thread that made it.
     """
 
     def __init__(self, listener: Listener | None = None) -> None:
@@ -52,24 +53,22 @@ class Lifecycle:
         self._condition = threading.Condition()
         self._listener = listener
         self._entered = dict.fromkeys(State, 0)
-        """How often each state was entered."""
 
     @property
     def state(self) -> State:
-        """The state now."""
         return self._state
 
     @property
     def detail(self) -> str:
-        """What the engine is waiting for, in words; empty when nothing is unusual."""
+        """What the engine waits for; empty when nothing is unusual."""
         return self._detail
 
     def enter(self, state: State, detail: str = "") -> None:
-        """Change the state, or only the detail."""
+        """Set the state, or only the detail."""
         self.move(State, state, detail)
 
     def move(self, before: Collection[State] | type[State], state: State, detail: str = "") -> bool:
-        """As `enter`, but only from one of the states *before*: another thread may have changed it meanwhile.
+        """Set the state, but only from one of the states *before*: another thread may have changed it.
 
         Returns:
             Whether it was in one of them.
@@ -86,11 +85,11 @@ class Lifecycle:
         return True
 
     def note(self, detail: str, instead_of: str | None = None) -> None:
-        """Change only the detail, whatever the state is. Any thread may call it.
+        """Set only the detail. Any thread may call it.
 
         Args:
-            detail: what to say.
-            instead_of: only if this is what it says now.
+            detail: the new detail.
+            instead_of: only if this is the present detail.
         """
         with self._condition:
             state, before = self._state, self._detail
@@ -102,7 +101,7 @@ class Lifecycle:
             self._say(state, detail)
 
     def wait_for(self, state: State, timeout: float | None = None) -> bool:
-        """Wait until the engine is in *state*, or was for a moment meanwhile; False when it was not in time."""
+        """Wait until the engine enters *state*, or is in it; False after the timeout."""
         with self._condition:
             before = self._entered[state]
             return self._condition.wait_for(lambda: self._state is state or self._entered[state] > before, timeout)
@@ -110,3 +109,28 @@ class Lifecycle:
     def _say(self, state: State, detail: str) -> None:
         if self._listener is not None:
             self._listener.event(StateChanged(state.value, detail))
+
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop on SIGINT and SIGTERM in this block, if this is the main thread; restore the handlers afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    listen(stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def listen(stop: Callable[[], None]) -> None:
+    """Install our signal handlers, or restore them if other code replaced them."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _STOP_SIGNALS:
+            signal.signal(number, lambda *_: stop())

@@ -24,56 +24,52 @@ __all__ = ["TIMEOUT", "BrokerMonitor", "BrokerView"]
 
 _log = logger("kafka")
 
-_EVERY = 2.0  # seconds between questions for the ends of the logs
+_EVERY = 2.0  # seconds between requests for the ends of the logs
 TIMEOUT = 2.0
-"""Seconds for an answer: an outage is known after two questions at most."""
-_DUE = 0.1  # seconds between questions for what is due: part of how late a retry may be
-_ABSENT = 1.0  # seconds before it is asked for again when nobody answered
+"""Seconds for an answer, so that an outage is known after two requests."""
+_DUE = 0.1  # seconds between requests for due offsets; adds to the delay of a retry
+_ABSENT = 1.0  # seconds before a request without an answer is repeated
 _COUNT = 10.0  # seconds between counts of the brokers, for which all topics are listed
-_GRACE = 2  # looks in vain before a topic counts as missing: one that is being recreated is gone for a moment
-_AGAIN = 2.0  # seconds between two looks at a topic that copies wait for
-_FORGET = 60.0  # seconds for which what was found of it is believed
+_GRACE = 2  # failed checks before a topic counts as missing; during a recreation it is gone for a moment
+_AGAIN = 2.0  # seconds between checks of a topic that copies wait for
+_FORGET = 60.0  # seconds for which the result is used
 
 
 class Clients(Protocol):
-    """What the monitor asks with."""
-
     @property
-    def admin(self) -> Admin:
-        """Asks the brokers; made when first needed."""
-        ...
+    def admin(self) -> Admin: ...
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """What the brokers said last."""
+    """The last answers of the brokers."""
 
     ends: Mapping[Place, int] = field(default_factory=dict)
-    """The ends of the logs of partitions that were ours."""
+    """The ends of the logs of owned partitions."""
     brokers: int | None = None
-    """How many there were, when last counted."""
+    """The number of brokers, when last counted."""
     code: str = ""
-    """What is wrong; empty when nothing is."""
+    """The code of a problem; empty when there is none."""
     words: str = ""
     since: float = 0.0
-    """Since when that is so, by the monotonic clock."""
+    """Since when the problem lasts, by the monotonic clock."""
     due: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
-    """Of topics whose records wait until they are old: the epoch of a partition, and up to where it may be read."""
+    """For delayed topics: the epoch of a partition, and the offset up to which records are due."""
 
 
 class BrokerMonitor:
-    """Asks brokers, on a thread of its own, where it may wait for them. Any thread may read the view.
+    """Asks the brokers regularly, on its own thread. Any thread may read the view.
 
-    To ask for the ends of our partitions costs one small request to each of their leaders, and needs all of them to
-    answer. The list of all topics is asked for only when that fails, or when brokers are to be counted.
+    The ends of owned partitions take one small request to each of their leaders. All topics are requested only when
+    that fails, or to count the brokers.
 
     Args:
-        clients: gives what asks.
-        owned: the partitions that are ours; may change at any time.
-        feeds: what is asked for records that are due, for each source.
+        clients: has the admin client.
+        owned: the owned partitions, which may change at any time.
+        feeds: asks for due records, for each source.
         sources: the topics that are read.
-        errors: error topic to the topic whose records are parked there; one that was deleted is created again. Retry
-            topics are not created here: `Feeds` does that, which also says what is lost.
+        errors: error topic to the topic whose records it takes; a deleted one is created again. Retry topics are
+            created by `Feeds`, which also reports what is lost.
         may_create: whether topics may be created.
         where: the brokers, for messages.
     """
@@ -98,16 +94,16 @@ class BrokerMonitor:
         self._where = where
         self.view = BrokerView(since=time.monotonic())
         self.recreated: deque[tuple[str, Mapping[Place, int]]] = deque()
-        """Retry topics that seem to be recreated, and how far their logs went before. Added before the view changes."""
+        """Retry topics that may have been recreated, and the old ends of their logs. Added before the view changes."""
         self.counts = False
-        """Whether the brokers are to be counted again and again."""
+        """Whether to count the brokers regularly."""
         self._counted = -_COUNT
         self._misses = 0
         self._is_regular = False
         self._look_at = self._due_at = 0.0
-        """When the ends, and what is due, are to be asked for."""
+        """When to ask next for the ends, and for what is due."""
         self._topics: list[str] = []
-        """Topics that are to be looked at."""
+        """Topics to check for problems."""
         self._found: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -115,17 +111,16 @@ class BrokerMonitor:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Ask the regular questions from now on."""
         self._is_regular = True
         self._begin()
 
     def end(self) -> None:
-        """Ask nothing more. A question without an answer is left to itself."""
+        """Stop asking, without waiting for an answer."""
         self._is_over = True
         self._wake.set()
 
     def trouble(self, topic: str) -> str:
-        """What is wrong with a topic that copies wait for, as it was found last; it is looked at meanwhile."""
+        """The last known problem of a topic that copies wait for; it is checked again meanwhile."""
         now = time.monotonic()
         with self._lock:
             seen, words = self._found.get(topic, (-_FORGET, ""))
@@ -135,17 +130,17 @@ class BrokerMonitor:
         return words if now - seen < _FORGET else ""
 
     def look(self) -> None:
-        """Ask the regular questions once; takes a few seconds when nobody answers."""
+        """Ask once for the ends and the brokers; takes some seconds when no broker answers."""
         found = self._looked()
         is_same = found.code == self.view.code
         self.view = replace(found, since=self.view.since if is_same else time.monotonic())
 
     def ask_due(self) -> bool:
-        """Ask once what is due of our partitions; False when somebody did not answer."""
+        """Ask once for the due offsets of owned partitions; False when a broker did not answer."""
         found: dict[Place, tuple[int, int]] = {}
         is_answered = True
         for feeds in self._feeds:
-            # Before the question: what is said of a log is never about an older one than the epoch says.
+            # Before the request, so that an answer is never about an older log than its epoch.
             asked = {
                 place: part
                 for place, part in tuple(self._owned.items())
@@ -166,10 +161,10 @@ class BrokerMonitor:
         return is_answered
 
     def ends(self) -> dict[Place, int]:
-        """Up to where everything that is due now reaches, whatever is ours. Before `start`, and it is waited for.
+        """The ends of all records that are due now, in all partitions. Call it before `start`; it blocks.
 
         Raises:
-            BrokerUnavailableError: nobody answered.
+            BrokerUnavailableError: no broker answered.
         """
         admin = self._clients.admin
         places = [(topic, partition) for topic in self._sources for partition in admin.partitions(topic)]
@@ -179,7 +174,7 @@ class BrokerMonitor:
         return found
 
     def restart(self, topic: str) -> None:
-        """A source was recreated: when its records were first seen says nothing any more."""
+        """A source was recreated: discard when its ends were first seen."""
         for feeds in self._feeds:
             feeds.restart(topic)
 
@@ -196,7 +191,7 @@ class BrokerMonitor:
                 if self._is_regular:
                     self._ask_regularly()
             except Exception:  # noqa: BLE001 - what asks must not end the run, nor be silent
-                _log.exception("the monitor of the brokers failed; it goes on")
+                _log.exception("the broker monitor failed; it continues")
                 time.sleep(_EVERY)
             next_at = min(self._look_at, self._due_at) if self._feeds else self._look_at
             self._wake.wait(max(0.0, next_at - time.monotonic()) if self._is_regular else None)
@@ -227,7 +222,7 @@ class BrokerMonitor:
         return replace(view, code="", words="")
 
     def _diagnosed(self, view: BrokerView, error: AdminError) -> BrokerView:
-        """Whether nobody answers, or a topic is missing, or a partition has no leader."""
+        """Find the problem: no broker answers, a topic is missing, or a partition has no leader."""
         self._counted = -_COUNT
         try:
             topics = self._clients.admin.topics(TIMEOUT)
@@ -239,7 +234,7 @@ class BrokerMonitor:
             return view
         if missing:
             return replace(view, code="topic-missing", words=f"there is no topic {', '.join(missing)} at {self._where}")
-        words = f"partitions at {self._where} cannot be asked: {error}"
+        words = f"no answer about partitions at {self._where}: {error}"
         return replace(view, code="partitions-unavailable", words=words)
 
     def _look_at_topics(self) -> None:
@@ -263,5 +258,5 @@ class BrokerMonitor:
             return f"{MISSING}, and create_topics is false: create it"
         source = self._errors[topic]
         if create_beside(admin, topic, source, len(admin.partitions(source))):
-            _log.warning("created topic %s again: it had been deleted", topic)
-        return "it had been deleted and is created again"
+            _log.warning("created topic %s again: it was deleted", topic)
+        return "it was deleted and is created again"

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = ["as_loss", "describe", "differs", "is_of_another_log", "size_at_start"]
 
-_SHOWN = 3  # partitions that are named one by one
+_SHOWN = 3  # partitions named in the message
 
 
 def differs(said: str, now: str) -> bool:
-    """Whether two topic ids are those of different topics; an id that is not known says nothing."""
+    """Whether two topic ids differ; an unknown id differs from none."""
     return bool(said and now and said != now)
 
 
 def is_of_another_log(committed: OffsetAndMetadata, end: int, topic_id: str) -> bool:
-    """Whether a committed offset says nothing about a log: it is a deleted topic's, or lies past the log's end."""
+    """Whether a committed offset belongs to another log: a deleted topic's, or it is after the log's end."""
     offset, text = committed
     return differs(topic_id_of(text), topic_id) or offset > end
 
@@ -31,26 +31,26 @@ def is_of_another_log(committed: OffsetAndMetadata, end: int, topic_id: str) -> 
 def size_at_start(committed: Collection[OffsetAndMetadata], partitions: int) -> int:
     """How many partitions a topic had when its group began to read it, with ``start: latest``.
 
-    Those with lower numbers that have no commit begin at the end of their logs. The others are new: they begin at their
-    start, or what was written before they were first seen would be passed over.
+    Lower partitions without a commit start at the end of their logs. Higher ones were added later and start at their
+    beginning, so that nothing written before their discovery is skipped.
 
     Args:
-        committed: everything that the group has committed for the topic.
-        partitions: how many it has now.
+        committed: all commits of the group for the topic.
+        partitions: its present partition count.
     """
     sizes = [size for _, text in committed if (size := began_with(text)) is not None]
     if committed and not sizes:
-        return 0  # a known group: it has committed every partition that there was at its beginning
+        return 0  # a known group: it has committed every partition that existed at its start
     return max(sizes, default=partitions)
 
 
 def describe(topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> str:
-    """What became of a topic, in one line.
+    """What happened to a topic, in one line.
 
     Args:
         topic: its name.
-        found: partition to the committed offset, or the one to be read next, and to the end of its log now.
-        is_recreated: its id is another one; else the offsets say so alone.
+        found: for each partition the committed or next offset, and the present end of its log.
+        is_recreated: whether its id differs; else only the offsets show it.
     """
     shown = sorted(found, key=lambda partition: (not found[partition][0], partition))[:_SHOWN]
     parts = [
@@ -64,14 +64,14 @@ def describe(topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: 
 
 
 def as_loss(text: str, start: str | None) -> DataLossError:
-    """What ends the run by default.
+    """The error that ends the run by default.
 
     Args:
-        text: what became of the topic.
-        start: where a group begins for which Kafka has no offsets; it deletes those of a deleted topic.
+        text: what happened to the topic.
+        start: the start policy of the group; Kafka deletes the offsets of a deleted topic.
     """
     also = " and start: earliest" if start == "latest" else ""
     return DataLossError(
-        f"{text}. What was not read of the old topic is lost; nothing of the new one was committed. To read the new "
-        f"one from its start set on_data_loss: continue{also}"
+        f"{text}. Unread records of the old topic are lost; nothing of the new one was committed. To read the new "
+        f"one from its start, set on_data_loss: continue{also}"
     )

@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 __all__ = ["Logs"]
 
 _SYSTEM = SystemClock()
-_ANSWER = 5.0  # seconds to wait for brokers at a time, while the group waits for us
-_SHORT = 1.0  # seconds to wait for an answer otherwise; it is asked for again
+_ANSWER = 5.0  # seconds for one request while the rebalance waits
+_SHORT = 1.0  # seconds for other requests, which are repeated
 
 
 class Logs:
-    """Recognises logs that are not those that were read, and begins them from their start or ends the run.
+    """Detects recreated topics, and restarts their partitions or ends the run.
 
-    A topic that is deleted and recreated keeps its name, but not its id. So ids are asked for before each commit, and
-    stand in its metadata. The loop's thread calls it.
+    A recreated topic has the same name but another id. So ids are requested before each commit, and are part of its
+    metadata. Only the loop's thread calls it.
 
     Args:
         plan: what is read.
         source: reads as a member of the group.
-        workers: topic, of retries too, to those of the handlers that read it.
-        partitions: those that are ours.
-        monitor: hears of sources that were recreated.
+        workers: the handlers of each topic, retry topics included.
+        partitions: the owned partitions.
+        monitor: informed of recreated sources.
         admin: asks the cluster.
-        notes: hears of what is unusual.
+        notes: receives warnings.
         clock: the time.
     """
 
@@ -69,40 +69,40 @@ class Logs:
         self._notes = notes
         self._clock = clock
         self._ids: dict[str, str] = {}
-        """Topic to its id, when last looked at."""
+        """The last known id of each topic."""
         self._asked: TopicIds | None = None
         self._left: dict[Place, int] = {}
-        """The committed offsets of partitions that are not ours any more."""
+        """The last commits of revoked partitions."""
         self._suspects: dict[str, int] = {}
-        """Retry topics that seem to have been recreated, and how many records waited in them."""
+        """Retry topics that may have been recreated, and how many records waited in them."""
         self._deleted: set[str] = set()
-        """Retry topics that were deleted, while what was read of them is being finished."""
+        """Deleted retry topics whose records in flight are being finished."""
         self.restarted: set[str] = set()
-        """Topics that were recreated: all of their partitions begin at their starts."""
+        """Recreated topics, whose partitions all start at the beginning."""
         self.ends: dict[Place, int] = {}
-        """Where the logs of recreated topics ended when that was noticed: a run with an end goes up to here."""
+        """The ends of recreated topics when that was noticed: a run with an end stops there."""
 
     def learn(self) -> None:
-        """Remember which topics there are at the start, before any partition is ours.
+        """Ask for the ids of all topics, before any partition is assigned.
 
         Raises:
-            BrokerUnavailableError: nobody answered.
+            BrokerUnavailableError: no broker answered.
         """
         self._ids |= self._asked_ids(self._watched, _ANSWER)
 
     def id_of(self, topic: str) -> str:
-        """The id of a topic of which partitions have just become ours; empty when it is not known."""
+        """The id of an assigned topic; empty when unknown."""
         return self._ids.get(topic, "")
 
     def begin(self, places: list[Place], known: Mapping[Place, OffsetAndMetadata]) -> set[Place]:
-        """Compare partitions that have just become ours with what is committed of them.
+        """Compare newly assigned partitions with their commits.
 
         Returns:
-            Those that begin at the start of a new log.
+            Those that start at the beginning of a new log.
 
         Raises:
-            BrokerUnavailableError: nobody answered; nothing was done.
-            DataLossError: what was committed is of a topic that was deleted, and that is not to be passed over.
+            BrokerUnavailableError: no broker answered; nothing was changed.
+            DataLossError: a commit belongs to a deleted topic, and ``on_data_loss`` is ``fail``.
         """
         watched = {topic for topic, _ in places if topic in self._watched}
         ids = self._asked_ids(watched, _ANSWER)
@@ -121,7 +121,7 @@ class Logs:
                 if offset is not None:
                     is_other = is_of_another_log((offset, text), ends[place], topic_id)
                 else:
-                    # Kafka deletes the group's offsets with the topic; we know by ourselves what we have read.
+                    # Kafka deletes the group's offsets with the topic; this member knows what it has read.
                     is_other = differs(was, topic_id)
                 if is_other:
                     found[place[1]] = self._left.get(place, 0) if offset is None else offset, ends[place]
@@ -134,19 +134,19 @@ class Logs:
         return fresh
 
     def ask(self) -> None:
-        """Ask for the ids of the topics that are read; `is_sure` has the answer."""
+        """Request the ids of the topics that are read, for `is_sure`."""
         self._asked = self._admin.ask_topic_ids(self._watched, _SHORT) if self._watched else None
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer is there, or none is waited for."""
+        """Whether the answer is there, or none is expected."""
         return self._asked is None or self._asked.is_done
 
     def is_sure(self) -> bool:
-        """Take the answer, and act on topics that were recreated. False when it is not known yet what became of one.
+        """Process the answer and handle recreated topics; False while one of them is not known for sure.
 
         Raises:
-            DataLossError: a topic was recreated, and that is not to be passed over.
+            DataLossError: a topic was recreated, and ``on_data_loss`` is ``fail``.
         """
         asked, self._asked = self._asked, None
         try:
@@ -160,10 +160,10 @@ class Logs:
         return True
 
     def look(self, places: Iterable[Place]) -> None:
-        """Ask for the topics of partitions that are given back; nothing more is read of them here.
+        """Check the topics of revoked partitions, which are not read any more.
 
         Raises:
-            DataLossError: a topic was recreated, and that is not to be passed over.
+            DataLossError: a topic was recreated, and ``on_data_loss`` is ``fail``.
         """
         try:
             self._compare(self._asked_ids({topic for topic, _ in places} & self._watched, _SHORT), places)
@@ -171,19 +171,19 @@ class Logs:
             return  # as above
 
     def leave(self, place: Place) -> None:
-        """A partition is ours no longer."""
+        """A partition was revoked."""
         if place in self._partitions:
             self._left[place] = self._partitions[place].committed
 
     def out_of_range(self, place: Place, offset: int) -> None:
-        """An offset was to be read that is not in the log: records were deleted, or the topic was recreated."""
+        """Handle an offset that is not in the log: records were deleted, or the topic was recreated."""
         owned = self._partitions.get(place)
         if owned is None:
             return
         topic, partition = place
         at = owned.position
         if 0 <= offset != at:
-            # Said of before the partition was begun again, or past offsets without a record: it is said once more.
+            # Reported before the restart, or after offsets without a record: it will be reported again.
             self._source.seek(place, at)
             return
         try:
@@ -191,27 +191,27 @@ class Logs:
                 return
             low, high = self._admin.bounds(*place, _SHORT)
         except BrokerUnavailableError:
-            self._source.seek(place, at)  # whoever answers then says once more that it is gone
+            self._source.seek(place, at)  # it will be reported again
             return
-        # The start of a log only grows: one that begins below is another one, even if it has grown past us by now.
+        # A log's start only grows: a lower one means another log, even if its end is higher by now.
         if low <= at:
             self._decide(topic, {partition: (at, high)}, is_recreated=False)
             self._fence(place)
             self._begin_log(place, low)
         else:
-            told = f"{topic}[{partition}]: offset {at} is gone (the log begins at {low} now)"
+            told = f"{topic}[{partition}]: offset {at} is gone (the log now begins at {low})"
             if not self._plan.skip_lost:
                 raise DataLossError(
-                    f"{told}. Records were deleted before they were read. To go on without them set "
+                    f"{told}. Records were deleted before they were read. To continue without them, set "
                     "on_data_loss: continue"
                 )
-            self._notes.note(f"{told}: it is read from there on")
+            self._notes.note(f"{told}: reading continues there")
             self.lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
             owned.reached = low
         self._source.seek(place, low)
 
     def _compare(self, ids: Mapping[str, str], leaving: Iterable[Place] = ()) -> set[str]:
-        """Act on topics whose ids are not those under which they are read; gives them."""
+        """Handle topics whose ids have changed, and return them."""
         found: set[str] = set()
         leaving = set(leaving)
         for topic, topic_id in ids.items():
@@ -228,7 +228,7 @@ class Logs:
             self._ids[topic] = topic_id
             self.restarted.add(topic)
             for place in places:
-                if place not in ends:  # the new topic has fewer partitions: the group will take it
+                if place not in ends:  # the new topic has fewer partitions: it will be revoked
                     self._fence(place)
                     self._partitions.end(place)
             places = [place for place in places if place in ends]
@@ -243,41 +243,43 @@ class Logs:
         return self._admin.topic_ids(topics, timeout) if topics else {}
 
     def _decide(self, topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> None:
-        """End the run because of what was found, or say that it goes on."""
+        """End the run because of data loss, or log that it continues."""
         text = describe(topic, found, is_recreated=is_recreated)
         if not self._plan.skip_lost:
             for owned in self._partitions.of((topic,)):
                 if is_recreated or owned.place[1] in found:
-                    self._partitions.end(owned.place)  # the last commit would speak of another log
+                    self._partitions.end(owned.place)  # the last commit would be for another log
             raise as_loss(text, self._plan.start.get(topic))
         self._notes.note(f"{text}; it is read from its start")
 
     def _restart(self, topic: str, places: list[Place]) -> None:
-        """Begin partitions of a recreated topic at their starts."""
+        """Start partitions of a recreated topic at the beginning."""
         for place in places:
             self._fence(place)
             self._begin_log(place, 0)
         self._monitor.restart(topic)
 
     def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
-        """A retry topic seems to have been recreated: read nothing of it before that is known.
+        """Stop reading a retry topic until it is known whether it was recreated.
 
         Args:
-            topic: which.
-            seen: how far its logs went before.
+            topic: the topic.
+            seen: the old ends of its logs.
         """
         owned = self._partitions.of((topic,))
         waited = sum(max(0, seen[part.place] - part.position) for part in owned if part.place in seen)
-        if waited or any(part.position for part in owned):  # else nothing of it was read, and nothing waited there
+        if waited or any(
+            part.position for part in owned
+        ):  # otherwise nothing was read from it, and nothing waited there
             for partition in owned:
                 partition.paused.add(Pause.RECREATED)
             self._suspects[topic] = self._suspects.get(topic, 0) + waited
 
     def settle_suspects(self) -> None:
-        """Let retry topics be read again: from their starts, if they were really recreated.
+        """Resume suspected retry topics, from the beginning if they were recreated.
 
         Raises:
-            DataLossError: what waited in them is lost, and that is not to be passed over.
+            DataLossError: deferred records are lost, and ``on_data_loss`` is ``fail``.
         """
         for topic, waited in list(self._suspects.items()):
             suspects = [owned for owned in self._partitions.of((topic,)) if Pause.RECREATED in owned.paused]
@@ -289,7 +291,7 @@ class Logs:
             try:
                 is_deleted = topic in self._deleted or self._is_deleted(places)
             except BrokerUnavailableError:
-                return  # it is looked at again soon
+                return  # checked again soon
             if not is_deleted:
                 del self._suspects[topic]
                 for owned in suspects:
@@ -298,32 +300,32 @@ class Logs:
             self._deleted.add(topic)
             is_busy = any(worker.has(place) for worker in self._workers[topic] for place in places)
             if self._plan.skip_lost and is_busy:
-                continue  # what was read of the old one is finished first: it is nowhere else
+                continue  # finish the records read from the old topic first: there is no other copy
             for place in places:
                 self._begin_log(place, 0)
-            told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
+            told = f"at least {waited} deferred records are lost" if waited else "its deferred records are lost"
             text = f"the retry topic {topic} was deleted while it was in use: {told}"
             if not self._plan.skip_lost:
-                raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
+                raise DataLossError(f"{text}. To continue without them, set on_data_loss: continue")
             self.lose(topic, waited)
             self._notes.note(text)
             self._deleted.discard(topic)
             del self._suspects[topic]
 
     def lose(self, topic: str, count: int) -> None:
-        """So many records were deleted before they could be read."""
+        """Count records that were deleted before they were read."""
         self._workers[topic][0].lose(count)
 
     def _is_deleted(self, places: list[Place]) -> bool:
-        """Whether a topic was really deleted: what was committed of it is gone then, too.
+        """Whether a topic was really deleted: its committed offsets are gone, too.
 
-        A broker that has only just come back may say that a topic is not there, or shorter than it is.
+        A broker that has just restarted may report a topic as missing, or its log as shorter than it is.
         """
         known = self._source.known(places, _SHORT)
         return any(place not in known for place in places)
 
     def _begin_log(self, place: Place, start: int) -> None:
-        """What is known of the old log, and results that are still to come, say nothing about the new one."""
+        """Start a new log: state and late results of the old one do not count."""
         for worker in self._workers[place[0]]:
             worker.restart(place, self._source.epoch)
         self._source.epoch += 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reporter", "RunReport"]
 
-_MOST_EVENTS = 10_000  # events that wait to be given; they are examples
+_MOST_EVENTS = 10_000  # events kept until `flush`; they are only examples
 
 
 @dataclass(slots=True)
@@ -30,22 +30,22 @@ class RunReport:
     tally: Tally = field(default_factory=Tally)
     batches: int = 0
     was_forced: bool = False
-    """Stopped before the running batch was over, by a second signal or because `drain` ran out."""
+    """Stopped before the running batch was finished: by a second signal, or because ``drain`` ran out."""
     errors: ErrorRuns = field(default_factory=ErrorRuns)
-    """What the runs over the error topics did that began meanwhile, on their schedule."""
+    """The error runs that started on their schedule during this run."""
 
 
 class Reporter:
-    """Counts what was done, and gives events to the app's subscribers and to the engine's listener.
+    """Counts the work, and passes events to the app's subscribers and to the engine's listener.
 
-    Any thread may call `keep` and `batch`. Subscribers are user code, so what comes from the threads of handlers is
-    kept until the engine's own thread calls `flush`.
+    Any thread may call `keep` and `batch`. Subscribers are user code, so events of the handlers' threads are kept until
+    the engine's thread calls `flush`.
 
     Args:
-        app: whose subscribers.
-        report: of the run.
-        total: where it is counted: in the report itself, or as the work of runs over error topics.
-        listener: hears of the same events.
+        app: has the subscribers.
+        report: the report of the run.
+        total: the tally to add to: the report's own, or that of the error runs.
+        listener: receives the same events.
     """
 
     def __init__(self, app: App, report: RunReport, total: Tally, listener: Listener | None) -> None:
@@ -57,10 +57,9 @@ class Reporter:
         self._kept: Counter[type] = Counter()
         self._number = 0
         self.lock = threading.Lock()
-        """Held while something is counted."""
 
     def keep(self, event: Event) -> None:
-        """Keep an event until `flush`; of each kind of record events a few at a time."""
+        """Keep an event until `flush`; only a few record events of each kind."""
         if isinstance(event, RecordEvent):
             self._kept[type(event)] += 1
             if self._kept[type(event)] > event.most:
@@ -68,10 +67,10 @@ class Reporter:
         self._events.append(event)
 
     def flush(self, *, is_new: bool = False) -> None:
-        """Give the events that were kept.
+        """Pass on the kept events.
 
         Args:
-            is_new: from now on a few of each kind again.
+            is_new: whether a few events of each kind are kept again.
         """
         if self._events:
             self.events([self._events.popleft() for _ in range(len(self._events))])
@@ -79,7 +78,7 @@ class Reporter:
             self._kept.clear()
 
     def events(self, events: Iterable[Event]) -> None:
-        """Give these to subscribers and listener now."""
+        """Pass on events now."""
         events = list(events)
         self._app.tell(*events)
         if self._listener is not None:
@@ -87,18 +86,18 @@ class Reporter:
                 self._listener.event(event)
 
     def count(self, tally: Tally) -> None:
-        """Count something that is not worth saying."""
+        """Add to the tally without a report."""
         with self.lock:
             self._total.add(tally)
 
     def batch(self, topic: str, tally: Tally, events: Iterable[Event] = (), number: int | None = None) -> None:
-        """Count what was done of a topic, and say so.
+        """Add the work on a topic to the tally, and report it.
 
         Args:
-            topic: the source.
-            tally: what was done.
-            events: what happened in it.
-            number: of the batch; counted here by default.
+            topic: the source topic.
+            tally: the counts.
+            events: the events to pass on.
+            number: the batch number; counted here by default.
         """
         with self.lock:
             self._report.batches += 1

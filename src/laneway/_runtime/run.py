@@ -16,9 +16,8 @@ from laneway._runtime.controls import EngineControls
 from laneway._runtime.driver import Run
 from laneway._runtime.error_runs import ErrorSchedule, error_plans, only_run, run_plans
 from laneway._runtime.health.check import HealthCheck, check_function
-from laneway._runtime.lifecycle import State
+from laneway._runtime.lifecycle import State, stop_signals
 from laneway._runtime.report import Reporter, RunReport
-from laneway._runtime.signals import stop_signals
 from laneway._runtime.status_file import StatusFile
 from laneway._runtime.topics import prepare_topics, until_ready
 from laneway.errors import DeclarationError
@@ -40,54 +39,49 @@ __all__ = ["AppEngine"]
 
 
 @dataclass(slots=True)
-class _States:
-    """Gives changes of the state to the app's subscribers and to the engine's listener, at once."""
+class _StateListener:
+    """Passes changes of the state to the app's subscribers and to the engine's listener, at once."""
 
     listener: Listener | None
     app: App | None = None
 
     def event(self, event: Event) -> None:
-        """The state has changed."""
         if self.app is not None:
             self.app.tell(event)
         if self.listener is not None:
             self.listener.event(event)
 
-    def note(self, words: str) -> None:
-        """Nothing is noted by a state."""
+    def note(self, words: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """Takes events and notes from the threads that do the work."""
+class _WorkListener:
+    """Takes events and warnings from the worker threads."""
 
     reporter: Reporter
     health: HealthMonitor
 
     def event(self, event: Event) -> None:
-        """Something happened; subscribers hear of it at the next look."""
         self.reporter.keep(event)
 
     def note(self, words: str) -> None:
-        """Something is waited for: the state says so for a while."""
         self.health.note(words)
 
 
 class AppEngine(EngineControls, ABC):
-    """Runs an app until it is stopped. An engine says in `_open`, `_driver` and `drivers` what is its own.
+    """Runs an app until it is stopped. An engine implements `_open`, `_driver` and `drivers`.
 
     Args:
         settings: the configuration; read from ``laneway.yaml`` and the environment by default.
-        overrides: settings that win over it, by dotted key; None does not count.
-        once: handle what there is and stop.
-        healthy: called about once a second. While it gives False, raises or does not answer, nothing is begun.
-        minimum_brokers: how many brokers there should be.
-        stalled_after: for how long a partition with work may stand still.
-        listener: hears of states, batches and events.
+        overrides: settings by dotted key; None values are ignored.
+        once: handle the records present at the start, then stop.
+        healthy: called about once a second; while it fails, no call is started.
+        minimum_brokers: with fewer brokers the health is a warning.
+        stalled_after: how long a partition with work may make no progress.
+        listener: receives states, batches and events.
     """
 
     _look = 0.02
-    """Seconds between looks at what runs."""
 
     def __init__(
         self,
@@ -107,12 +101,12 @@ class AppEngine(EngineControls, ABC):
         self._minimum_brokers = minimum_brokers
         self._stalled_after: timedelta | None = None if stalled_after is None else as_duration(stalled_after)
         self._listener = listener
-        self._states = _States(listener)
+        self._states = _StateListener(listener)
         super().__init__(self._states)
         self._driver_now: Driver | None = None
 
     def run(self, app: App) -> RunReport:
-        """Run until stopped, or with *once* until everything that waits is handled; it may run again after that."""
+        """Run until stopped, or with *once* until all present records are handled. It can run again afterwards."""
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
         settings = effective(self._settings, self._overrides)
@@ -121,7 +115,7 @@ class AppEngine(EngineControls, ABC):
         check_together(app.name, app.routes)
         check = self._healthy or check_function(settings)
         with ExitStack() as stack:
-            run = self._begun(app, settings, stack)
+            run = self._begin_run(app, settings, stack)
             given.engine = weakref.ref(self)
             stack.callback(setattr, given, "engine", None)
             self._health.begin(
@@ -134,25 +128,25 @@ class AppEngine(EngineControls, ABC):
                 return run.report
             self.life.enter(State.STARTING)
             self._open(run, stack)
-            while self._round(run, check):
+            while self._run_driver(run, check):
                 self.life.enter(State.STARTING)
         return run.report
 
     def run_errors(self, app: App, *, topic: str | None = None) -> RunReport:
-        """Run once over the error topics of an app, now, as its `ErrorConsumer` and the configuration say.
+        """Run once over an app's error topics, as its `ErrorConsumer` and the configuration say.
 
         Args:
-            app: whose parked records to take up.
+            app: the app.
             topic: only this error topic.
 
         Raises:
-            EngineError: a run of this process is under way already.
+            EngineError: such a run is active in this process.
         """
         settings = effective(self._settings, self._overrides)
         app = configured(app, settings)
         with ExitStack() as stack:
             stack.enter_context(only_run(app.name))
-            run = self._begun(app, settings, stack)
+            run = self._begin_run(app, settings, stack)
             plans = until_ready(
                 lambda: error_plans(app, settings, topic=topic, is_stopping=self._is_stopping),
                 settings, self.life, self._is_stopping, self._wake,
@@ -167,27 +161,27 @@ class AppEngine(EngineControls, ABC):
 
     @abstractmethod
     def _open(self, run: Run, stack: ExitStack) -> None:
-        """Open what lives as long as a run; the stack closes it."""
+        """Open the resources of a run; the stack closes them."""
 
     @abstractmethod
     def _driver(self, run: Run) -> Driver:
-        """What reads and handles records until it is stopped; one that was stopped is not used again.
+        """A driver for one round of reading; it is not used again after `stop`.
 
         Raises:
-            BrokerUnavailableError: no broker answers; it is asked again.
+            BrokerUnavailableError: no broker answers; call it again.
         """
 
     @abstractmethod
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
-        """What runs over error topics, while a run is under way; see `ErrorDrivers`."""
+        """The drivers of error runs during a run; see `ErrorDrivers`."""
 
     @property
     def _loops(self) -> LoopOwner | None:
-        """Gives the loop that an async health check runs on; None for one of its own."""
+        """Has the loop that an async health check runs on; None for its own loop."""
         return None
 
-    def _begun(self, app: App, settings: Settings, stack: ExitStack) -> Run:
-        """Take over signals and the state until the end."""
+    def _begin_run(self, app: App, settings: Settings, stack: ExitStack) -> Run:
+        """Set up signals, state and report of a run."""
         report = RunReport(app.name)
         self._states.app = app
         reporter = Reporter(app, report, report.tally, self._listener)
@@ -195,22 +189,22 @@ class AppEngine(EngineControls, ABC):
         stack.callback(self._ended)
         stack.enter_context(stop_signals(self._signalled))
         self.life.enter(State.INITIALISING)
-        return Run(app, settings, report, reporter, _Work(reporter, self._health), self._once)
+        return Run(app, settings, report, reporter, _WorkListener(reporter, self._health), self._once)
 
-    def _round(self, run: Run, healthy: Callable[[], Any] | None) -> bool:
-        """Read and handle records until it is stopped; whether another round follows."""
+    def _run_driver(self, run: Run, healthy: Callable[[], Any] | None) -> bool:
+        """Read and handle records until stopped; True if `start` requests another round."""
         driver = until_ready(lambda: self._driver(run), run.settings, self.life, self._is_stopping, self._wake)
         if driver is None:
             return self._is_restarted()
-        errors = self._scheduled(run)
+        errors = self._error_schedule(run)
         check = None if healthy is None else HealthCheck(healthy, self._loops)
         self._driver_now = driver
-        with self._attended(driver, errors, check):
+        with self._monitored(driver, errors, check):
             try:
                 self._consume(run, driver, errors)
             finally:
-                self.life.enter(State.CLOSING, "ending its work and leaving")
-                self._known_stops = self._stops
+                self.life.enter(State.CLOSING, "closing")
+                self._seen_stops = self._stops
                 if errors is not None:
                     errors.end()
                 run.report.was_forced |= not driver.end(self)
@@ -218,17 +212,17 @@ class AppEngine(EngineControls, ABC):
         return self._is_restarted()
 
     def _is_restarted(self) -> bool:
-        """Whether `start` was called after `stop_listening`, and nothing since."""
-        if self._stops or not self._is_to_start:
+        """Whether `start` was the last call after `stop_listening`."""
+        if self._stops or not self._start_requested:
             return False
-        self._is_deaf = self._is_to_start = False
+        self._is_not_listening = self._start_requested = False
         return True
 
     @contextmanager
-    def _attended(self, driver: Driver, errors: ErrorSchedule | None, check: HealthCheck | None) -> Iterator[None]:
-        """Let health and pauses follow what runs."""
-        self._health.attend(driver.watched(), check)
-        self._pause.attend([driver] if errors is None else [driver, errors], check)
+    def _monitored(self, driver: Driver, errors: ErrorSchedule | None, check: HealthCheck | None) -> Iterator[None]:
+        """Apply health checks and pauses to the driver in this block."""
+        self._health.watch(driver.watched(), check)
+        self._pause.watch([driver] if errors is None else [driver, errors], check)
         if check is not None:
             check.start()
         try:
@@ -236,12 +230,12 @@ class AppEngine(EngineControls, ABC):
         finally:
             if check is not None:
                 check.end()
-            self._health.attend((), None)
-            self._pause.attend((), None)
+            self._health.watch((), None)
+            self._pause.watch((), None)
             self._driver_now = None
 
-    def _scheduled(self, run: Run) -> ErrorSchedule | None:
-        """The schedule of runs over the error topics, if there is one."""
+    def _error_schedule(self, run: Run) -> ErrorSchedule | None:
+        """The schedule of error runs, if there is one."""
         cron = None if run.app.errors is None or run.is_once else run.app.errors.due
         if cron is None:
             return None
@@ -264,33 +258,33 @@ class AppEngine(EngineControls, ABC):
         self.life.enter(State.CONSUMING)
         if errors is not None:
             errors.start()
-        while not (self._stops or self._is_deaf or driver.is_over):
+        while not (self._stops or self._is_not_listening or driver.is_over):
             self._pause.apply()
             driver.look()
             if self._wake.wait(self._look):
                 self._wake.clear()
-        self.life.enter(State.STOPPING, "finishing what was begun")
+        self.life.enter(State.STOPPING, "finishing records in flight")
         run.report.was_forced |= self._drain(run, driver, errors)
-        while self._is_deaf and not self.is_interrupted and not driver.is_committed:
+        while self._is_not_listening and not self.is_interrupted and not driver.is_committed:
             driver.look()
             self._wake.wait(self._look)
-        if self._is_deaf and not self._stops:
-            self.life.enter(State.STOPPED, "nothing more is read until it is started again")
-            while not (self.is_interrupted or self._is_to_start):
+        if self._is_not_listening and not self._stops:
+            self.life.enter(State.STOPPED, "not reading; call start() to continue")
+            while not (self.is_interrupted or self._start_requested):
                 driver.look()
                 if self._wake.wait(self._look):
                     self._wake.clear()
 
     def _drain(self, run: Run, driver: Driver, errors: ErrorSchedule | None) -> bool:
-        """Finish what was begun; True when there was no time for it."""
-        deadline, self._known_stops = None, self._stops
+        """Finish the records in flight; True when time ran out."""
+        deadline, self._seen_stops = None, self._stops
         driver.stop()
         if errors is not None:
             errors.ask_to_stop()
         self._wake.clear()
         while not (driver.is_finished and (errors is None or errors.is_drained)):
             driver.look()
-            if deadline is None and (self._stops or not self._is_deaf):
+            if deadline is None and (self._stops or not self._is_not_listening):
                 deadline = time.monotonic() + run.settings.drain.total_seconds()
             if self.is_forced or (deadline is not None and time.monotonic() > deadline):
                 return True

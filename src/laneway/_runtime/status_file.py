@@ -25,11 +25,11 @@ _numbers = count(1)  # one process may run several engines
 
 
 class StatusFile:
-    """One engine's file. A folder that cannot be written to harms nobody: the file is only for those who ask.
+    """One engine's status file, read by ``laneway why``. A folder that is not writable has no other effect.
 
     Args:
-        app: whose handlers run.
-        folder: where; ``run`` in laneway's home by default.
+        app: the app's name.
+        folder: its folder; ``run`` in laneway's home by default.
     """
 
     def __init__(self, app: str, folder: Path | None = None) -> None:
@@ -39,25 +39,24 @@ class StatusFile:
         self._known = {"version": _VERSION, "app": app, "pid": os.getpid(), "began": _began(os.getpid())}
 
     def write(self, said: Mapping[str, Any]) -> None:
-        """Say something new, all at once: a reader sees the file before or after it, never half of it."""
+        """Replace the content atomically."""
         text = json.dumps({**self._known, "at": time.time(), **said})
         fresh = self._path.with_suffix(".new")
         with suppress(OSError):
-            # Keys of records are in it, which are nobody else's business.
+            # Readable by this user only: it contains keys of records.
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open(fresh, "w", opener=lambda path, flags: os.open(path, flags, 0o600), encoding="utf-8") as file:
                 file.write(text)
             fresh.replace(self._path)
 
     def remove(self) -> None:
-        """There is nothing more to say."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
             self._path.with_suffix(".new").unlink(missing_ok=True)
 
 
 def statuses(app: str, folder: Path | None = None) -> list[dict[str, Any]]:
-    """What live processes of this machine say about an app; what dead ones said is left out."""
+    """The status of each live process of this machine that runs the app."""
     found = []
     for path in sorted((folder or _folder()).glob("*.json")):
         try:
@@ -65,7 +64,7 @@ def statuses(app: str, folder: Path | None = None) -> list[dict[str, Any]]:
             is_current = said["version"] == _VERSION
             is_alive = _began(int(said["pid"])) == said["began"]
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # written by another version, or being removed
+            continue  # of another version, or being removed
         if not is_alive:
             _tidy(path)
         elif is_current and said.get("app") == app:
@@ -78,14 +77,14 @@ def _folder() -> Path:
 
 
 def _tidy(path: Path) -> None:
-    """Remove what a killed process has left; not at once, for its machine may be another that shares the folder."""
+    """Remove files of killed processes; only old ones, because another machine may share the folder."""
     with suppress(OSError):
         if time.time() - path.stat().st_mtime > _STALE:
             path.unlink()
 
 
 def _began(pid: int) -> float | None:
-    """When a process began: its number may be another's by now."""
+    """When a process started: its id may have been reused."""
     try:
         return psutil.Process(pid).create_time()
     except psutil.Error:

@@ -20,30 +20,32 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway.settings import Settings
 
-__all__ = ["Feed", "create_beside", "feeds_of", "lag_of", "prepare_topics", "until_ready"]
+__all__ = ["Feed", "LagReader", "create_beside", "feeds_of", "prepare_topics", "until_ready"]
 
 _log = logger("runtime")
 
 T = TypeVar("T")
 
 _KEEP = {"retention.ms": "-1"}
-"""Of topics that we create: a copy keeps its record's own timestamp, so by the usual retention an old record that
-fails would be deleted as soon as it is parked, and so would a retry while its app is stopped for a week."""
+"""For topics that we create.
+A copy keeps its record's timestamp, so the usual retention would delete the copy of an old record as soon as it is
+parked, and a deferred record while its app is stopped for a week.
+"""
 
 _HEADERS = 64 * 2**10  # bytes that the headers of a copy may take beside its record
 _LARGEST = 2**31 - 1  # bytes; a topic takes no larger limit
-_GLANCE = 0.1  # seconds between looks for a stop
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between looks for brokers; I22 asks for a start within 10 s
+_GLANCE = 0.1  # seconds between checks for a stop
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0  # seconds between checks for brokers; I22 allows 10 s
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A topic that is read for handlers: the source, or a retry topic beside it."""
+    """A topic that is read for handlers: the source, or one of its retry topics."""
 
     topic: str
     routes: tuple[str, ...]
     step: int = 0
-    """0 for the source, else the step of the ladder that its records wait for."""
+    """0 for the source, else the retry step."""
     delay: float = 0.0
     """Seconds that a record must be old."""
 
@@ -51,9 +53,9 @@ class Feed:
 def prepare_topics(
     app: App, settings: Settings, life: Lifecycle, is_stopping: Callable[[], bool], wake: threading.Event
 ) -> bool:
-    """Wait for brokers and topics, and create the retry and error topics; False when told to stop meanwhile.
+    """Wait for brokers and topics, and create the retry and error topics; False when stopped meanwhile.
 
-    A broker that is absent or a topic that is missing is waited for; bad credentials are raised at once.
+    Absent brokers and missing topics are waited for; invalid credentials are raised at once.
     """
 
     def prepared() -> bool | None:
@@ -72,7 +74,7 @@ def until_ready(
     is_stopping: Callable[[], bool],
     wake: threading.Event,
 ) -> T | None:
-    """Ask until brokers answer and the answer is not None; None when told to stop meanwhile."""
+    """Repeat a request until brokers answer and the result is not None; None when stopped meanwhile."""
     pause = _FIRST_PAUSE
     while not is_stopping():
         try:
@@ -91,7 +93,7 @@ def until_ready(
 
 def _prepare(app: App, settings: Settings) -> list[str]:
     missing = []
-    # What is missing is created, whether it was there before or not; so do `BrokerMonitor` and `Feeds` later.
+    # Missing topics are created, also deleted ones; `BrokerMonitor` and `Feeds` do the same later.
     for route in app.routes:
         admin = Admin(settings.cluster(cluster_of(route, settings)).client_options())
         partitions = admin.partitions(route.topic.name)
@@ -104,14 +106,14 @@ def _prepare(app: App, settings: Settings) -> list[str]:
                 if not settings.create_topics:
                     missing.append(f"{name} (create_topics is false)")
                 elif create_beside(admin, name, route.topic.name, len(partitions)):
-                    _log.info("created topic %s with %d partitions: it was not there", name, len(partitions))
+                    _log.info("created topic %s with %d partitions", name, len(partitions))
     return list(dict.fromkeys(missing))
 
 
 def create_beside(admin: Admin, topic: str, source: str, partitions: int) -> bool:
-    """Create a retry or error topic; False when it exists already.
+    """Create a retry or error topic; False when it exists.
 
-    It takes whatever its source takes, and the headers of a copy.
+    Its size limit leaves room for the source's largest record and the headers of a copy.
     """
     largest = admin.largest(source)
     if largest is not None:
@@ -121,21 +123,21 @@ def create_beside(admin: Admin, topic: str, source: str, partitions: int) -> boo
         except BrokerUnavailableError:
             raise
         except AdminError:
-            pass  # a cluster may have rules for this limit; if it is not that, the next try says so
+            pass  # the cluster may restrict this setting; any other error appears at the next try
     return admin.create(topic, partitions, config=_KEEP)
 
 
 def feeds_of(app: str, routes: list[HandlerSpec]) -> tuple[Feed, ...]:
-    """What is read: the topic of these handlers, and the retry topics of each.
+    """The topics to read: the handlers' topic, and the retry topics of each.
 
     Raises:
-        DeclarationError: when they want the topic with different delays.
+        DeclarationError: the handlers declare different delays.
     """
     delays = {route.delay for route in routes}
     if len(delays) > 1:
         names = " and ".join(repr(route.name) for route in routes)
         raise DeclarationError(
-            f"handlers {names} read one topic with different delays; put one of them into another app"
+            f"handlers {names} read the same topic with different delays; move one of them to another app"
         )
     feeds = [Feed(routes[0].topic.name, tuple(route.name for route in routes), 0, delays.pop().total_seconds())]
     for route in routes:
@@ -145,25 +147,25 @@ def feeds_of(app: str, routes: list[HandlerSpec]) -> tuple[Feed, ...]:
     return tuple(feeds)
 
 
-def lag_of(app: App, settings: Settings) -> Callable[[], int | None]:
-    """A function that counts the records between the group's offsets and the ends of the logs, over the app's topics.
+class LagReader:
+    """Reads the lag over an app's topics, for calls once a second. It keeps its clients."""
 
-    It gives None when nobody answers, and keeps its clients: it is called once a second for as long as an app runs.
-    """
-    places = {(cluster_of(route, settings), route.topic.name) for route in configured(app, settings).routes}
-    admins: dict[str, Admin] = {}
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._group = app.name
+        self._settings = settings
+        self._topics = {(cluster_of(route, settings), route.topic.name) for route in configured(app, settings).routes}
+        self._admins: dict[str, Admin] = {}
 
-    def count() -> int | None:
+    def read(self) -> int | None:
+        """The number of unfinished records; None when no broker answers."""
         total = 0
         try:
-            for cluster, topic in places:
-                if cluster not in admins:
-                    admins[cluster] = Admin(settings.cluster(cluster).client_options())
-                lag = admins[cluster].lag(app.name, topic)
-                # An offset of before the topic was recreated may lie past the end of the new one.
+            for cluster, topic in self._topics:
+                if cluster not in self._admins:
+                    self._admins[cluster] = Admin(self._settings.cluster(cluster).client_options())
+                lag = self._admins[cluster].lag(self._group, topic)
+                # The offset of a recreated topic may be after the end of the new log.
                 total += sum(max(0, end - (committed or 0)) for committed, end in lag.values())
         except AdminError:
             return None
         return total
-
-    return count

@@ -30,11 +30,9 @@ class Action(Protocol):
 
         Must give the same answer each time: planning and execution must choose the same records.
         """
-        ...
 
     def perform(self, parked: ParkedRecord, sender: Sender, delivered: Callable[[Exception | None], None]) -> None:
         """Do it; *delivered* gets None when the result is durable, or the error."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from laneway._runtime.topics import LagReader
     from laneway.cli._view import RunView
     from laneway.devkit.demo import Figures
+    from laneway.devkit.demo._calls import Calls
 
 __all__ = ["demo"]
 
@@ -67,10 +69,10 @@ class _Show:
     def bar(self, text: str) -> AbstractContextManager[Callable[[str, int, int], None]]:
         return progress_bar(text, self._output)
 
-    def watch(self, *, lag: Callable[[], int | None], count: Callable[[], int], total: int, ideal: float) -> RunView:
+    def watch(self, *, lag: LagReader, source: Calls, total: int, ideal: float) -> RunView:
         from laneway.cli._view import RunView
 
-        return RunView("demo on Spark", lag=lag, ideal=ideal, count=count, goal=total, output=self._output)
+        return RunView("demo on Spark", lag=lag, ideal=ideal, source=source, goal=total, output=self._output)
 
 
 def _print_table(figures: Figures, wall: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,6 @@ from laneway.cli._options import BrokersOption, ConfigOption, ProfileOption, Tar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laneway._declare.app import App
     from laneway._declare.error_consumer import ErrorRuns
     from laneway.observe import Tally
     from laneway.settings import Settings
@@ -54,6 +53,7 @@ def run(
     cleanly, 1 failed, 2 wrong usage or configuration, 3 stopped by force.
     """
     from laneway._engines.chosen import engine_of
+    from laneway._runtime.topics import LagReader
     from laneway.cli._target import find_app
     from laneway.cli._view import RunView
 
@@ -62,13 +62,13 @@ def run(
     app = find_app(target)
     view = RunView(
         f"{app.name} on {where(settings)}",
-        lag=_lag_of(app, settings),
+        lag=LagReader(app, settings),
         quiet=quiet,
         shows_waits=settings.engine != "spark",
     )
     runner = engine_of(settings)(settings, once=once, listener=view)
     if settings.engine == "spark":  # the direct engine reports its counts every second anyway
-        view.count = lambda: runner.counts().handled
+        view.source = runner
     with view:
         report = runner.run(app)
     if not quiet:
@@ -115,10 +115,3 @@ def summary(tally: Tally) -> str:
     }
     more = "".join(f", {count:,} {what}" for what, count in rare.items() if count)
     return f"{tally.read:,} read: {tally.handled:,} handled, {tally.skipped:,} skipped, {tally.parked:,} parked{more}"
-
-
-def _lag_of(app: App, settings: Settings) -> Any:
-    """A function that gives the app's lag in records."""
-    from laneway._runtime.topics import lag_of
-
-    return lag_of(app, settings)

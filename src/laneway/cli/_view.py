@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from laneway._runtime.lifecycle import State
 from laneway.cli._errors_view import safe
@@ -17,17 +17,24 @@ from laneway.observe import Tally
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laneway._runtime.topics import LagReader
     from laneway.events import Event
 
 __all__ = ["RunView"]
 
 _REFRESH = 0.25
-_ASK = 1.0  # seconds between questions for the lag; each is a request to the brokers
+_ASK = 1.0  # seconds between requests for the lag
 _SAID = 30.0  # seconds before a wait that alternates with others is printed again
 _WINDOW = 4  # refreshes over which throughput is averaged: one second, neither jumpy nor late
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
 _LINE = 1_000  # characters of an event
+
+
+class CountSource(Protocol):
+    """Has the counts of a run, including its running batch."""
+
+    def counts(self) -> Tally: ...
 
 
 @dataclass
@@ -36,20 +43,20 @@ class RunView:
 
     Args:
         title: what runs.
-        lag: gives the lag in records, or None when it is unknown; called about once a second.
+        lag: reads the lag about once a second.
         ideal: records per second that the lanes could reach, if known.
         quiet: show nothing but problems.
-        count: gives the records handled so far, if that is known within a batch; called often.
+        source: has the counts within a batch, if they are known.
         goal: records to handle in all, if known.
-        shows_waits: also print what a running app waits for; Spark's tasks log that themselves.
+        shows_waits: whether to print the detail of a running app; Spark's tasks log it themselves.
         output: stdout by default.
     """
 
     title: str
-    lag: Callable[[], int | None] | None = None
+    lag: LagReader | None = None
     ideal: float | None = None
     quiet: bool = False
-    count: Callable[[], int] | None = None
+    source: CountSource | None = None
     goal: int | None = None
     shows_waits: bool = False
     output: TextIO = field(default_factory=lambda: sys.stdout)
@@ -103,15 +110,14 @@ class RunView:
             case StateChanged(state=state, detail=detail):
                 self.state_changed(State(state), detail)
 
-    def note(self, words: str) -> None:
-        """Notes are part of the state."""
+    def note(self, words: str) -> None: ...
 
     def batch_done(self, topic: str, batch: int, tally: Tally) -> None:
         """Show a batch."""
         with self._lock:
             self.total.add(tally)
             self._last = tally
-            if self.count is None:
+            if self.source is None:
                 self._paces.append(_rate(tally))
         if self._live is not None or self.quiet:
             return
@@ -157,14 +163,14 @@ class RunView:
     def _ask(self) -> None:
         while not self._done.wait(_ASK):
             if self.lag is not None and self._state is State.CONSUMING:
-                self._lag = self.lag()
+                self._lag = self.lag.read()
 
     def _measure(self) -> None:
         """Measure the throughput of the last second, if it is known within a batch."""
-        if self.count is None or self._state is not State.CONSUMING:
+        if self.source is None or self._state is not State.CONSUMING:
             return
         with self._lock:
-            self._counts.append((time.monotonic(), self.count()))
+            self._counts.append((time.monotonic(), self.source.counts().handled))
             (before, old), (now, new) = self._counts[0], self._counts[-1]
             if new > old or self._paces:
                 self._paces.append((new - old) / (now - before) if now > before else 0.0)

@@ -17,8 +17,6 @@ class Codec(Protocol[V]):
 
     def encode(self, value: V) -> bytes:
         """Encode a value."""
-        ...
 
     def decode(self, data: bytes) -> V:
         """Decode bytes."""
-        ...

@@ -118,7 +118,6 @@ class CopyFailed(EventBase, frozen=True, tag=True):
     """Attempts so far."""
 
     def __str__(self) -> str:
-        """One line: subject and reason."""
         return f"could not write to {self.topic}: {self.error}"
 
 
@@ -133,7 +132,6 @@ class InterceptorFailed(EventBase, frozen=True, tag=True):
     error: str
 
     def __str__(self) -> str:
-        """One line: subject and reason."""
         place = f"{self.topic}[{self.partition}]@{self.offset}"
         return f"error interceptor {self.interceptor!r} failed at {place}: {self.error}"
 
@@ -150,7 +148,6 @@ class BreakerOpened(EventBase, frozen=True, tag=True):
     """How long until a call probes it."""
 
     def __str__(self) -> str:
-        """One line: subject and reason."""
         return f"breaker of {self.handler} open for {self.pause.total_seconds():g} s: {self.error}"
 
 
@@ -162,7 +159,6 @@ class BreakerClosed(EventBase, frozen=True, tag=True):
     """How long it was open."""
 
     def __str__(self) -> str:
-        """One line: handler and duration."""
         return f"breaker of {self.handler} closed after {self.open_for.total_seconds():g} s"
 
 
@@ -176,7 +172,6 @@ class StateChanged(EventBase, frozen=True, tag=True):
     """What it waits for; empty when nothing is unusual."""
 
     def __str__(self) -> str:
-        """One line: state and detail."""
         return f"{self.state} ({self.detail})" if self.detail else self.state
 
 
@@ -187,7 +182,6 @@ class PartitionsAssigned(EventBase, frozen=True, tag=True):
     partitions: tuple[int, ...]
 
     def __str__(self) -> str:
-        """One line: topic and partitions."""
         return f"{self.topic}: assigned partitions {_listed(self.partitions)}"
 
 
@@ -200,7 +194,6 @@ class PartitionsRevoked(EventBase, frozen=True, tag=True):
     """They were lost after a session timeout, so the records finished last may be handled again."""
 
     def __str__(self) -> str:
-        """One line: topic and partitions."""
         return f"{self.topic}: {'lost' if self.is_lost else 'revoked'} partitions {_listed(self.partitions)}"
 
 
@@ -212,7 +205,6 @@ class OffsetsCommitted(EventBase, frozen=True, tag=True):
     """Committed offset of each partition."""
 
     def __str__(self) -> str:
-        """One line: topic and offsets."""
         return f"{self.topic}: committed " + ", ".join(f"{part}@{offset}" for part, offset in self.offsets)
 
 

@@ -11,17 +11,14 @@ __all__ = ["Listener", "Notes"]
 
 
 class Notes(Protocol):
-    """Receives in words what lasts while an app runs. Any thread may call it, and it must not take long."""
+    """Receives warnings about conditions that last. Any thread may call it, and it must not take long."""
 
     def note(self, words: str) -> None:
-        """Something lasts, and is waited for; empty when it is over."""
-        ...
+        """Report a condition that lasts; an empty text ends it."""
 
 
 @runtime_checkable
 class Listener(Notes, Protocol):
-    """Receives each event, too."""
+    """Receives events, too."""
 
-    def event(self, event: Event) -> None:
-        """Something happened."""
-        ...
+    def event(self, event: Event) -> None: ...

@@ -134,12 +134,10 @@ class Tally(msgspec.Struct):
         return Histogram(self.latency).percentile(percent)
 
     def encode(self) -> bytes:
-        """As bytes."""
         return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> Tally:
-        """From bytes."""
         return msgspec.json.decode(data, type=cls)
 
     def as_dict(self) -> dict[str, Any]:
@@ -157,7 +155,6 @@ class BatchHandled(EventBase, frozen=True, tag=True):
     """Exact counts."""
 
     def __str__(self) -> str:
-        """One line: batch and count."""
         return f"batch {self.batch} of {self.topic}: {self.tally.read:,} read"
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._declare.handler import check_together
 from laneway._declare.units import as_duration
+from laneway._runtime.controls import PauseControl
+from laneway._runtime.health.loop_health import LoopHealth
 from laneway._runtime.health.monitor import HealthMonitor
-from laneway._runtime.health.pause import PauseControl
-from laneway._runtime.health.watched_loop import WatchedLoop
 from laneway._runtime.lifecycle import Lifecycle, State
 from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.topics import feeds_of
@@ -119,12 +119,12 @@ class FakeMember:
 
     def pause(self) -> None:
         """Begin nothing until `resume`, as `pause` of an engine."""
-        self._pause.ask(on=True)
+        self._pause.request(on=True)
         self.wake()
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self._pause.ask(on=False)
+        self._pause.request(on=False)
         self.wake()
 
     def crash(self) -> None:
@@ -296,11 +296,11 @@ class FakeMember:
             self.app, plan, self._kafka, self._virtual, rng=self._rng, listener=self._events, progress=self._changed
         )
         monitor: Any = self._monitor  # as far as it is asked
-        watched = WatchedLoop(
+        watched = LoopHealth(
             self._loop, self._workers, monitor, sources=plan.topics, where="memory", clock=self._kafka.clock
         )
-        self._health.attend([watched], None)
-        self._pause.attend([_Paused(self, self._loop)], None)
+        self._health.watch([watched], None)
+        self._pause.watch([_Paused(self, self._loop)], None)
         self._loop.begin()
 
     async def _work(self) -> None:

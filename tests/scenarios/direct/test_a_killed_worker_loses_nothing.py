@@ -56,7 +56,7 @@ def test_a_start_after_a_kill_says_what_it_waits_for(scene: DirectScene) -> None
     scene.wait_for(lambda: scene.told_by(0), why="a first member")
     first.kill()
     second = scene.worker()
-    told = "those of a member that was killed come after its session time-out (6s)"
+    told = "those of a killed member are assigned after its session timeout (6s)"
     scene.wait_for(lambda: told in second.output, why="what it waits for")
     assert not scene.told_by(1)
     scene.wait_for(lambda: scene.told_by(1), why="partitions")

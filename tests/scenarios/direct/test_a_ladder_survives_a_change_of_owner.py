@@ -72,7 +72,7 @@ def test_a_kill_before_the_first_commit_copies_nothing_twice(scene: DirectScene)
     doomed = [value for value in (str(number).encode() for number in range(20_000)) if fate(value) == "parked"][:400]
     scene.produce_rows((b"k%d" % number, value) for number, value in enumerate(doomed))
     rest = {"target": "support.ladder_app:app", "mode": "unordered", "steps": "1h", "seconds": 0.1, "lanes": 5}
-    killed = scene.worker(**rest)
+    killed = scene.worker(**rest, commit_interval=60)
     scene.wait_for(lambda: len(scene.events("failed")) >= 60, why="copies")
     killed.kill()
     assert {offset for offset, _ in scene.commits().values()} <= {0}, "it was to be killed before it committed"

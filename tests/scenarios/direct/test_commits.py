@@ -13,7 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 
 from laneway import App, Topic
 from laneway.settings import load
-from support.doors import Crew, FencedError, GroupConsumer
+from support.doors import ClusterRuntime, FencedError, GroupConsumer
 from support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_offsets_may_go_into_a_transaction(scene: DirectScene, *, aborts: bool) 
     settings = load(overrides={"brokers": scene.bootstrap})
     loop = asyncio.new_event_loop()
 
-    class Transactional(Crew):
+    class Transactional(ClusterRuntime):
         def _commits_of(self, consumer):
             return _InTransactions(consumer, scene.bootstrap, scene.group, aborts=aborts)
 

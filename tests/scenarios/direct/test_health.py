@@ -209,7 +209,7 @@ def test_a_late_copy_is_a_warning_with_its_reason(scene):
         eventually(lambda: [each for each in engine.health().reasons if known in each.words], timeout=10)
         [reason] = engine.health().reasons
         assert reason.words.startswith(words)
-        assert f"its copy or message is not safe yet: {words}" in str(engine.why()[0])
+        assert f"its copy or message is not acknowledged yet: {words}" in str(engine.why()[0])
         scene.admin.create(scene.error_topic, 1)
         until(engine, Level.OK)
 
@@ -319,7 +319,7 @@ def test_nothing_is_read_while_the_check_says_no(scene):
     scene.produce(b"first")
     with scene.running(healthy=bank) as engine:
         assert engine.life.wait_for(State.PAUSED, LONG)
-        assert "nothing is read, because the check 'bank' says no" in str(until(engine, Level.WARNING, "check"))
+        assert "nothing is read, because the check 'bank' returned false" in str(until(engine, Level.WARNING, "check"))
         time.sleep(2)
         assert handled == []
         answers[0] = True

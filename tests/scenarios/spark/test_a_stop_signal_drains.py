@@ -33,7 +33,7 @@ def test_the_first_signal_finishes_the_batch(scene: Scene) -> None:
     verdict = check([*scene.calls("-1"), *scene.calls("-2")], scene.ends())
     assert verdict.is_clean, verdict
     assert scene.lag() == 0
-    assert "stopping (finishing what was begun)" in first.output
+    assert "stopping (finishing records in flight)" in first.output
     assert "Traceback" not in first.output
 
 

@@ -81,7 +81,7 @@ def test_a_blocked_event_loop_is_found_out(spark: Any, cluster: Cluster, tmp_pat
         )  # fmt: skip
         assert stall.key == b"k"
         assert stall.words.startswith(
-            "the event loop does not answer: something blocks it; handler 'charge' has been running for "
+            "the event loop does not answer, because something blocks it; handler 'charge' has been running for "
         )
     finally:
         gate.touch()

@@ -20,6 +20,13 @@ class Terminal(io.StringIO):
         return True
 
 
+class Counts:
+    """Half of the goal."""
+
+    def counts(self):
+        return Tally(handled=500)
+
+
 def tally(**changes):
     """Half a second of work."""
     given = {"read": 100, "handled": 90, "parked": 10, "retried": 3, "lanes_busy": 12.0, "first": 1.0, "last": 1.5}
@@ -68,7 +75,7 @@ def test_batches_add_up():
 def test_a_terminal_gets_a_panel():
     """Throughput, lag and progress stand in it, and no line is printed."""
     output = Terminal()
-    with RunView("billing", ideal=400.0, goal=1_000, count=lambda: 500, output=output) as view:
+    with RunView("billing", ideal=400.0, goal=1_000, source=Counts(), output=output) as view:
         view.state_changed(State.CONSUMING, "")
         view.batch_done("orders", 1, tally())
         view._measure()

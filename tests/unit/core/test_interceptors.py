@@ -482,7 +482,7 @@ def test_nothing_stands_in_the_way_when_there_are_none():
     route = make_route(lambda record: None)
     plain = Call(route, FakeClock())
 
-    assert plain._function is route.function
+    assert plain.function is route.function
     assert isinstance(plain._messages, partial)
     assert plain._stand_ins is None
     assert intercepted(make_route(route.function, kind="batch")) is route.function

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from laneway._declare.health import Health, Level, Reason, Stall, key_words, lasting
-from laneway._runtime.health.stalls import _WORDS
 
 ROOT = Path(__file__).parents[3]
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -129,9 +128,8 @@ def test_the_page_about_health_names_every_code():
         source / "_runtime/monitor.py", source / "cli/_why.py",
     ]  # fmt: skip
     source = "".join(path.read_text() for path in files)
-    given = (
-        set(_WORDS) | set(re.findall(r'code="([a-z-]+)"', source)) | set(re.findall(r'return "([a-z-]+)", f"', source))
-    )
+    given = {code for form in (r'case "([a-z-]+)"', r'code="([a-z-]+)"', r'return "([a-z-]+)", f"')
+             for code in re.findall(form, source)}  # fmt: skip
     given |= set(re.findall(r'Level\.[A-Z]+,\s*"([a-z-]+)"', source)) | {"brokers-unreachable", "topic-missing"}
     states = {"initialising", "starting", "stopping", "stopped", "closing", "closed"}
 

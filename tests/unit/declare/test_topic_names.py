@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laneway._declare.topic_names import ERROR_PATTERN, RETRY_PATTERN, error_topic_name, topic_name
+from laneway._declare.handler import ERROR_PATTERN, RETRY_PATTERN, error_topic_name, topic_name
 from laneway.errors import DeclarationError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laneway import App, Buffer, Topic
-from laneway._runtime.clients import reading_options
+from laneway._runtime.configure import reading_options
 from laneway.settings import load
 
 

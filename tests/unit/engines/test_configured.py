@@ -173,7 +173,7 @@ def test_what_the_code_could_not_declare_is_refused(tmp_path, kind, lines, key, 
     ("lines", "key", "message"),
     [
         (["refund:", "  retry_steps: [5s]"], "handlers.refund.retry_steps", "have the same retry topic"),
-        (["refund:", "  delay: 5s"], "handlers.refund.delay", "read one topic with different delays"),
+        (["refund:", "  delay: 5s"], "handlers.refund.delay", "read the same topic with different delays"),
     ],
 )
 def test_handlers_that_do_not_fit_together_any_more_are_refused(tmp_path, lines, key, message):

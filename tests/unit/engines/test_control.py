@@ -23,9 +23,9 @@ from laneway._engines.spark import control
 from laneway._engines.spark.control_link import ControlLine, ControlLink, send_log_lines
 from laneway._engines.spark.control_server import ControlServer
 from laneway._engines.spark.driver import SparkDriver
+from laneway._engines.spark.health import QueriesHealth
 from laneway._engines.spark.plan import Position
 from laneway._engines.spark.query_spec import QuerySpec
-from laneway._engines.spark.watched import WatchedQueries
 from laneway._runtime.topics import Feed
 from laneway.observe import RecordSkipped, Tally
 from support.waiting import eventually
@@ -142,7 +142,7 @@ def test_a_frame_that_is_too_long_is_refused(caplog, is_known):
             writer.close()
 
         asyncio.run(asyncio.wait_for(send(), 10))
-        eventually(lambda: "is longer than" in caplog.text)
+        eventually(lambda: "exceeds the limit" in caplog.text)
 
 
 @pytest.mark.parametrize("data", [pickle.dumps(print), b"\xc1", control.frame(control.Orders(1, is_stopping=True))[4:]])
@@ -160,7 +160,7 @@ def test_only_known_messages_are_read(caplog, data):
             writer.close()
 
         asyncio.run(asyncio.wait_for(send(), 10))
-        eventually(lambda: "cannot be read" in caplog.text)
+        eventually(lambda: "invalid frame" in caplog.text)
 
 
 def test_after_a_cut_both_sides_know_the_newest():
@@ -320,7 +320,7 @@ def watched():
         app="billing", topic="orders", routes=("charge",), payload=b"", paths=(), consumer={}, producer={},
         client={"bootstrap.servers": "127.0.0.1:1"}, feeds=(Feed("orders", ("charge",)),),
     )  # fmt: skip
-    [found] = WatchedQueries.of([(stream, channel)], server)
+    [found] = QueriesHealth.of([(stream, channel)], server)
     yield found, channel, server
 
 
@@ -338,7 +338,7 @@ def test_statuses_of_tasks_become_a_snapshot():
         channel.progress = control.Progress(1, 1, [("charge", "orders", 0, Position(9))])
         seen = found.look()
         assert seen.partitions["orders", 0][:2] == (9, 9)
-        assert seen.partitions["orders", 0].waits == "no micro-batch runs"
+        assert seen.partitions["orders", 0].waits == "no micro-batch is running"
         assert list(seen.owned) == [("orders", 0)]
         # A status that comes late is that of a batch which is over.
         channel.received(a_status())

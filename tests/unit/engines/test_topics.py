@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laneway import App, Topic
-from laneway._runtime.topics import lag_of
+from laneway._runtime.topics import LagReader
 from laneway.errors import AdminError
 from laneway.settings import load
 
@@ -38,7 +38,7 @@ def test_clients_are_kept_from_look_to_look(app, monkeypatch):
             return {0: (None, 4), 1: (3, 5)} if topic == "orders" else {0: (1, 2)}
 
     monkeypatch.setattr("laneway._runtime.topics.Admin", Admin)
-    lag = lag_of(app, load())
+    lag = LagReader(app, load()).read
 
     assert [lag(), lag(), lag()] == [7, 7, 7]
     assert len(made) == 1
@@ -59,6 +59,6 @@ def test_a_lag_that_cannot_be_known_is_none(app, monkeypatch):
             return answer
 
     monkeypatch.setattr("laneway._runtime.topics.Admin", Admin)
-    lag = lag_of(app, load())
+    lag = LagReader(app, load()).read
 
     assert [lag(), lag()] == [None, 2]

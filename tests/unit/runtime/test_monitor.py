@@ -90,7 +90,7 @@ def test_a_partition_without_a_leader(admin, monitor):
     codes = found(monitor)
     assert codes[0] == ""
     assert codes[-1] == "partitions-unavailable"
-    assert monitor.view.words == "partitions at kafka:9092 cannot be asked: no leader for orders[1]"
+    assert monitor.view.words == "no answer about partitions at kafka:9092: no leader for orders[1]"
     admin.leaderless = False
     assert found(monitor, 1) == [""]
 
@@ -218,9 +218,9 @@ def asked(monitor, topic, words):
 
 def test_an_error_topic_that_was_deleted_is_created_again(admin, monitor, caplog):
     """With the partitions of its source, and a line that says so, once."""
-    asked(monitor, ERROR, "it had been deleted and is created again")
+    asked(monitor, ERROR, "it was deleted and is created again")
     assert admin.known[ERROR] == [0, 1]
-    assert caplog.messages == [f"created topic {ERROR} again: it had been deleted"]
+    assert caplog.messages == [f"created topic {ERROR} again: it was deleted"]
 
 
 def test_what_may_not_be_created_is_said(admin, monitor):

@@ -6,9 +6,9 @@ import contextlib
 import itertools
 import json
 import os
-import pickle
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,14 +25,13 @@ from laneway._core.processor import Processor
 from laneway._declare.interceptors import Interceptors
 from laneway._runtime.runners import ProcessRunner
 from laneway._runtime.runners import child as _child
-from laneway._runtime.runners import locked as _locked
-from laneway._runtime.runners.child import LOADING, _Singles, fields_of
-from laneway._runtime.runners.process_journal import Journal, carried, rebuilt
-from laneway._runtime.runners.process_lane import ProcessLane
+from laneway._runtime.runners import threads as _threads
+from laneway._runtime.runners.child import LOADING
+from laneway._runtime.runners.process_frames import Raised, RunTurn, decode_answer, rebuilt, row_of, take_frame
 from laneway.errors import DeclarationError, EngineError, HandlerDiedError, HandlerTimeoutError
 from laneway.events import RecordRetried, RecordSkipped
 from support import process_handlers as handlers
-from support.core import FakeSender, ListSource, lane_threads, make_record, make_records, make_route, make_turn
+from support.core import FakeSender, ListSource, lane_threads, make_record, make_records, make_route
 from support.process_handlers import notes
 from support.waiting import eventually
 
@@ -56,9 +55,7 @@ def log(tmp_path, monkeypatch):
 def make(function, *, processes=2, sender=None, setups=(), cleanups=(), is_kept=False, **fields):
     route, clock = make_route(function, lanes=fields.pop("lanes", 8), **fields), SystemClock()
     processor = Processor([route], "billing", lanes=processes, sender=sender or FakeSender(), clock=clock)
-    runner = ProcessRunner(
-        processor, route, clock, processes=processes, setups=setups, cleanups=cleanups, is_kept=is_kept
-    )
+    runner = ProcessRunner(processor, route, clock, processes=processes, hooks=(setups, cleanups), is_kept=is_kept)
     return processor, runner
 
 
@@ -198,29 +195,6 @@ def test_what_was_done_before_a_kill_is_known():
     # They were one turn: otherwise nothing was shown.
     first = [line["offset"] - 3000 for line in notes("begin")]
     assert first[:5] == [0, 1, 2, 3, 4]
-
-
-def test_an_outcome_that_is_noted_counts_though_the_child_died_in_that_moment():
-    """A kill may come between the note and the end of the call: what the note says is what happened."""
-    turn = make_turn([make_record(0)], [make_record(1), make_record(2)], [make_record(3), make_record(4)])
-    lane = ProcessLane(make_route(handlers.obey), {}, b"", threading.Event())
-    journal = Journal.new()
-    journal.begin(0, 1.0)
-    journal.write((0, "sent", []))
-    died = HandlerDiedError("planted")
-    sent = lane._of_singles(turn, journal, died)
-    journal.end(0)
-    journal.begin(1, 1.0)
-    journal.write((1, "failed", carried(ValueError("noted"))))
-    failed = lane._of_singles(turn, journal, died)
-    journal.end(1)
-    journal.begin(3, 1.0)
-    hit = lane._of_singles(turn, journal, died)
-    journal.close()
-
-    assert (sent.done, len(sent.outputs), sent.failures) == ([1, 0, 0], 1, {})
-    assert (failed.done, str(failed.failures[1][1])) == ([1, 0, 0], "noted")
-    assert (hit.done, hit.failures[2], list(hit.failures)) == ([1, 0, 0], (turn[2].items[0], died), [1, 2])
 
 
 def test_programs_that_a_handler_started_are_killed_with_it():
@@ -460,23 +434,30 @@ def _raise(error):
     ],
     ids=lambda error: type(error).__name__,
 )
-@pytest.mark.parametrize("is_pickled", [True, False])
-def test_any_error_crosses_the_border(error, is_pickled):
-    """Its name, kind and text are the same on the other side, whether it can be pickled or not."""
+def test_any_error_crosses_the_border(error):
+    """Its name, kind and text are the same on the other side, and its trace is a note."""
     with pytest.raises(type(error)) as raised:
         _raise(error)
-    found = pickle.loads(pickle.dumps(carried(raised.value)))  # noqa: S301 - our own
-    again = rebuilt(found if is_pickled else found._replace(pickled=None))
+    again = rebuilt(Raised.of(raised.value, Retry()))
 
-    assert (type(again).__module__, type(again).__qualname__) == (type(error).__module__, type(error).__qualname__)
     assert str(again) == str(error)
     assert [isinstance(again, kind) for kind in (Exception, Reject, RetryAfter, OSError, ValueError)] == [
         isinstance(error, kind) for kind in (Exception, Reject, RetryAfter, OSError, ValueError)
     ]
     assert isinstance(again, type(error)) or isinstance(error, ExceptionGroup)
-    assert getattr(again, "delay", None) == getattr(error, "delay", None)
-    assert "raise error" in again.__notes__[-1]
-    assert carried(again) == (found if is_pickled else found._replace(pickled=None))
+    if not isinstance(error, SystemExit):
+        assert (type(again).__module__, type(again).__qualname__) == (type(error).__module__, type(error).__qualname__)
+        assert "raise error" in again.__notes__[-1]
+
+
+@pytest.mark.parametrize(
+    ("retriable", "calls"), [(handlers.NoSuchError, [1, 2, 3]), (handlers.is_busy, [1]), (OSError, [1])]
+)
+def test_what_is_retriable_is_decided_by_the_error_itself(retriable, calls):
+    """By its type, also a user's own, and by a function of what it holds."""
+    run(handlers.obey, orders("missing"), retry=Retry(3, "1ms", retriable=retriable))
+
+    assert [line["attempt"] for line in notes("begin")] == calls
 
 
 def test_messages_are_encoded_in_the_child_and_sent_by_the_parent():
@@ -497,7 +478,7 @@ def test_a_message_that_cannot_leave_its_process_fails_its_record():
     tally = run(handlers.obey, orders("refuse", "nothing", keys=[0, 0]), processes=1, sender=sender)
 
     assert (tally.handled, tally.parked) == (1, 1)
-    assert "memoryview" in headers_of(sender.acked[0])["laneway-error-message"]
+    assert "object" in headers_of(sender.acked[0])["laneway-error-message"]
     assert len({line["pid"] for line in notes("begin")}) == 1
 
 
@@ -1047,15 +1028,20 @@ def test_a_breaker_stops_a_turn_at_the_first_failure():
 def test_what_a_turn_leaves_out(word, breaker, called, monkeypatch):
     """The rest of a key after a failure, all of it when a breaker is to decide, and what comes after its slice."""
     monkeypatch.setattr(_child, "_SLICE", 0.002 if word.startswith("work") else 60.0)
-    journal = Journal.new()
-    singles = _Singles(make_route(handlers.obey, breaker=breaker), journal)
-    records = [fields_of(record) for record in orders(*[word] * 5)]
-    singles.run([records[0:2], records[2:4], records[4:]])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        rows = [row_of(record) for record in orders(*[word] * 5)]
+        _child._Calls(make_route(handlers.obey, breaker=breaker), theirs).obey(
+            RunTurn([rows[0:2], rows[2:4], rows[4:]])
+        )
+        received, said = bytearray(ours.recv(1 << 16)), []
+        while (frame := take_frame(received)) is not None:
+            said.append(decode_answer(frame))
 
     assert [line["offset"] for line in notes("begin")] == called
-    assert journal.at == called[-1]
-    assert journal.seconds > 0
-    journal.close()
+    assert [progress.begins for progress in said] == [*called, -1]
+    assert [progress.ended for progress in said] == [-1, *called]
+    assert said[-1].seconds > 0
 
 
 def test_a_blocked_handler_bounds_what_is_read():
@@ -1076,7 +1062,7 @@ def test_a_blocked_handler_bounds_what_is_read():
 
 def test_wake_makes_it_look_at_once(monkeypatch):
     """A reader that would sleep for a minute sees what has changed when it is woken."""
-    monkeypatch.setattr(_locked, "_LOOK", 60.0)
+    monkeypatch.setattr(_threads, "_LOOK", 60.0)
     source = _Later(orders("nothing"), [])
     source.announces, source.has_news = True, False
     processor, runner = make(handlers.obey)

@@ -324,7 +324,7 @@ def at_100(scene, **rest):
 @pytest.mark.parametrize(
     ("bounds", "told"),
     [
-        ((150, 200), "offset 100 is gone .the log begins at 150 now"),
+        ((150, 200), "offset 100 is gone .the log now begins at 150"),
         ((0, 30), r"orders\[0\] is at offset 100, its log ends at 30"),
         ((40, 80), r"orders\[0\] is at offset 100, its log ends at 80"),
         ((0, 150), r"orders\[0\] is at offset 100, its log ends at 150"),
@@ -358,7 +358,7 @@ def test_records_that_were_deleted_are_counted_and_passed(scene):
     made.bounds = (150, 200)
     made.rebalance.out_of_range(PLACE, made.position)
     assert (made.seeks, made.processor.tally.lost) == ([150], 50)
-    assert made.heard.notes == ["orders[0]: offset 100 is gone (the log begins at 150 now): it is read from there on"]
+    assert made.heard.notes == ["orders[0]: offset 100 is gone (the log now begins at 150): reading continues there"]
 
     made.read(range(150, 160))
     made.work_off()
@@ -628,7 +628,7 @@ def test_a_retry_topic_that_was_not_recreated_is_read_on(scene):
 def test_a_retry_topic_that_was_recreated_ends_the_run(scene):
     """What waited there is lost, and nobody has said that this does not matter."""
     made = suspected(scene, (-1001, ""))
-    with pytest.raises(DataLossError, match="was deleted while it was in use: at least 3 records that waited in it"):
+    with pytest.raises(DataLossError, match="was deleted while it was in use: at least 3 deferred records"):
         made.logs.settle_suspects()
 
 
@@ -640,7 +640,7 @@ def test_a_retry_topic_that_was_recreated_begins_at_its_start_when_asked_to_go_o
 
     assert (made.partitions[PLACE].paused, made.position, made.processor.tally.lost) == (set(), 0, 3)
     assert made.heard.notes == [
-        f"the retry topic {TOPIC} was deleted while it was in use: at least 3 records that waited in it are lost"
+        f"the retry topic {TOPIC} was deleted while it was in use: at least 3 deferred records are lost"
     ]
 
 

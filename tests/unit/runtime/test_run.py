@@ -182,7 +182,7 @@ def test_stopped_is_said_only_when_all_is_committed(app):
 def test_a_start_while_nothing_was_stopped(app):
     """Changes nothing in a run, and is an error without one."""
     engine = Engine()
-    with pytest.raises(EngineError, match=r"nothing runs .* app\.run\(engine\)"):
+    with pytest.raises(EngineError, match=r"no run is active.* app\.run\(engine\)"):
         engine.start()
     with running(app, engine):
         engine.start()

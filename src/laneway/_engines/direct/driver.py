@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from laneway._declare.units import in_words
-from laneway._engines.direct.watched import WatchedCrew
+from laneway._engines.direct.cluster_runtime import ClusterHealth
 from laneway._runtime.worker_loop import Request
 from laneway.observe import Tally
 
@@ -14,53 +14,50 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
-    from laneway._engines.direct.crew import Crew
+    from laneway._engines.direct.cluster_runtime import ClusterRuntime
     from laneway._kafka import Place
-    from laneway._runtime.driver import Until
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.driver import StopRequests
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.report import Reporter
     from laneway.observe import Listener
 
 __all__ = ["DirectDriver", "ErrorRunDriver"]
 
 _REPORT = 0.25  # seconds between two tallies
-_FIRST = 3.0  # seconds that the first records may take, once the group has let us in
+_FIRST = 3.0  # seconds for the first records after joining the group
 
 
 class DirectDriver:
-    """Runs crews, one for each cluster.
+    """Runs one cluster_runtime for each cluster.
 
     Args:
-        crews: what reads and handles.
-        reporter: counts what they do.
-        is_once: whether it is over when what there is at the start is finished.
+        clusters: read and handle the records.
+        reporter: counts their work.
+        is_once: whether the run is over when the records present at its start are finished.
     """
 
-    def __init__(self, crews: Sequence[Crew], reporter: Reporter, *, is_once: bool = False) -> None:
-        self.crews = crews
+    def __init__(self, clusters: Sequence[ClusterRuntime], reporter: Reporter, *, is_once: bool = False) -> None:
+        self.clusters = clusters
         self._reporter = reporter
         self._is_once = is_once
         self._ends: Sequence[Mapping[Place, int]] | None = None
         self._reported = 0.0
 
     def prepare(self) -> bool:
-        """Find out where to end."""
-        self._ends = [crew.monitor.ends() for crew in self.crews] if self._is_once else None
+        """Ask for the ends of the logs if the run ends there."""
+        self._ends = [cluster_runtime.monitor.ends() for cluster_runtime in self.clusters] if self._is_once else None
         return True
 
     def start(self) -> None:
-        """Join the groups."""
-        for crew in self.crews:
-            crew.start()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.start()
 
-    def watched(self) -> Sequence[Watched]:
-        """Each crew."""
-        return [WatchedCrew(crew) for crew in self.crews]
+    def watched(self) -> Sequence[HealthSource]:
+        return [ClusterHealth(cluster_runtime) for cluster_runtime in self.clusters]
 
     def look(self) -> None:
-        """Report what was done, and raise what has ended a member or a handler."""
-        for crew in self.crews:
-            crew.raise_if_failed()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.raise_if_failed()
         now = time.monotonic()
         is_due = now - self._reported >= _REPORT
         self._reporter.flush(is_new=is_due)
@@ -69,58 +66,51 @@ class DirectDriver:
             self._report()
 
     def pause(self, *, on: bool) -> None:
-        """Read nothing for now, or go on."""
-        for crew in self.crews:
-            crew.worker_loop.request(Request.PAUSE if on else Request.RESUME)
+        for cluster_runtime in self.clusters:
+            cluster_runtime.worker_loop.request(Request.PAUSE if on else Request.RESUME)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is read, no call runs and none can begin now."""
-        return all(crew.is_quiet for crew in self.crews)
+        return all(cluster_runtime.is_quiet for cluster_runtime in self.clusters)
 
     @property
     def is_over(self) -> bool:
-        """Whether everything before the ends is finished."""
         return self._ends is not None and all(
-            crew.is_past(ends) for crew, ends in zip(self.crews, self._ends, strict=True)
+            cluster_runtime.is_past(ends) for cluster_runtime, ends in zip(self.clusters, self._ends, strict=True)
         )
 
     def stop(self) -> None:
-        """Read nothing more, and finish what was begun."""
-        for crew in self.crews:
-            crew.stop()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.stop()
 
     @property
     def is_finished(self) -> bool:
-        """Whether the handlers have ended."""
-        return all(crew.is_finished for crew in self.crews)
+        return all(cluster_runtime.is_finished for cluster_runtime in self.clusters)
 
     @property
     def is_committed(self) -> bool:
-        """Whether the brokers know of everything that is finished."""
         return all(
-            (partition := crew.worker_loop.partitions.get(place)) is None or partition.committed >= view.low
-            for crew in self.crews
-            for place, view in crew.worker_loop.status().partitions.items()
+            (partition := cluster_runtime.worker_loop.partitions.get(place)) is None or partition.committed >= view.low
+            for cluster_runtime in self.clusters
+            for place, view in cluster_runtime.worker_loop.status().partitions.items()
         )
 
-    def end(self, until: Until) -> bool:
-        """Commit what is finished and leave the groups; False when not everything was committed in time."""
+    def end(self, until: StopRequests) -> bool:
         is_committed = True
-        for crew in self.crews:
-            is_committed &= crew.end(until)
+        for cluster_runtime in self.clusters:
+            is_committed &= cluster_runtime.end(until)
         self._reporter.flush()
         self._report()
-        gaps = Tally(gaps=sum(crew.worker_loop.status().gaps for crew in self.crews))
+        gaps = Tally(gaps=sum(cluster_runtime.worker_loop.status().gaps for cluster_runtime in self.clusters))
         self._reporter.count(gaps)
-        self.crews = ()  # clients live as long as somebody holds them
+        self.clusters = ()  # drop the last reference to the clients
         return is_committed
 
     def _report(self) -> bool:
-        """Report what was done since the last time; whether anything was read."""
+        """Report the work since the last call; whether anything was read."""
         found: dict[str, Tally] = {}
-        for crew in self.crews:
-            for topic, news in crew.news().items():
+        for cluster_runtime in self.clusters:
+            for topic, news in cluster_runtime.news().items():
                 found.setdefault(topic, Tally()).add(news)
         for topic, tally in found.items():
             if tally.read or tally.finished or tally.retried or tally.undelivered or tally.lost:
@@ -131,20 +121,20 @@ class DirectDriver:
 
 
 class ErrorRunDriver(DirectDriver):
-    """Runs a plan over an error topic. When several processes do so at once, their group assigns the partitions.
+    """Runs a plan over an error topic. If several processes do so, their group assigns the partitions.
 
     Args:
-        crew: reads the topic.
-        reporter: counts what it does.
+        cluster_runtime: reads the topic.
+        reporter: counts its work.
         limits: where the run ends in each partition.
         topic: the error topic.
-        idle: how long it waits for a record; another process may have the partitions.
-        listener: hears when it has waited in vain.
+        idle: how long to wait for a record; another process may own the partitions.
+        listener: receives a warning when that time has passed.
     """
 
     def __init__(
         self,
-        crew: Crew,
+        cluster_runtime: ClusterRuntime,
         reporter: Reporter,
         limits: Mapping[Place, int],
         *,
@@ -152,7 +142,7 @@ class ErrorRunDriver(DirectDriver):
         idle: timedelta,
         listener: Listener,
     ) -> None:
-        super().__init__([crew], reporter)
+        super().__init__([cluster_runtime], reporter)
         self._ends = [limits]
         self._topic = topic
         self._idle = idle
@@ -162,16 +152,16 @@ class ErrorRunDriver(DirectDriver):
 
     @property
     def is_over(self) -> bool:
-        """Whether everything before the ends is finished, or nothing came for long."""
+        """Whether everything before the ends is finished, or no record came for the idle time."""
         return self._is_idle or super().is_over
 
     def look(self) -> None:
-        """Report what was done at once, and notice when nothing comes."""
-        for crew in self.crews:
-            crew.raise_if_failed()
+        for cluster_runtime in self.clusters:
+            cluster_runtime.raise_if_failed()
         self._reporter.flush()
         is_busy = self._report() or not all(
-            crew.is_idle and crew.worker_loop.status().has_joined for crew in self.crews
+            cluster_runtime.is_idle and cluster_runtime.worker_loop.status().has_joined
+            for cluster_runtime in self.clusters
         )
         if is_busy:
             self._worked = time.monotonic()
@@ -180,10 +170,10 @@ class ErrorRunDriver(DirectDriver):
             self._listener.note(f"no record of {self._topic} came for {in_words(self._idle)}: the run is over")
 
     def _report(self) -> bool:
-        """As usual, but as the work of the error topic."""
+        """Report the work under the error topic's name."""
         total = Tally()
-        for crew in self.crews:
-            for news in crew.news().values():
+        for cluster_runtime in self.clusters:
+            for news in cluster_runtime.news().values():
                 total.add(news)
         if total.read or total.finished or total.retried or total.undelivered or total.lost:
             self._reporter.batch(self._topic, total)

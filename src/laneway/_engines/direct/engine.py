@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway._engines.direct.crew import Crew
+from laneway._engines.direct.cluster_runtime import ClusterRuntime
 from laneway._engines.direct.driver import DirectDriver, ErrorRunDriver
 from laneway._garbage import collecting_rarely
 from laneway._runtime.configure import cluster_of
@@ -27,19 +27,20 @@ __all__ = ["DirectEngine"]
 
 
 class DirectEngine(AppEngine):
-    """Runs an app's handlers in this process: milliseconds from a record to its handler, no Spark.
+    """Runs an app's handlers in this process, without Spark: milliseconds from a record to its handler.
 
-    Start as many processes as you like: the consumer group shares the partitions out.
+    Start as many processes as you like: the consumer group assigns the partitions to them.
 
     Args:
         settings: the configuration; read from ``laneway.yaml`` and the environment by default.
-        once: handle what there is and stop.
-        healthy: called about once a second, sync or async. While it gives False, raises or does not answer for five
-            seconds, nothing is read; what was read is finished, and the process stays in its group. Wins over the
+        once: handle the records present at the start, then stop.
+        healthy: a sync or async health check, called about once a second. While it returns False, raises or does not
+            answer for five seconds, reading is paused: records in flight are finished, and the process stays in its
+            group. Overrides the settings.
+        minimum_brokers: with fewer brokers the health is a warning. Overrides the settings.
+        stalled_after: how long a partition with work may make no progress before the health is a warning. Overrides the
             settings.
-        minimum_brokers: how many brokers there should be; with fewer the health is a warning. Wins over the settings.
-        stalled_after: for how long a partition with work may stand still before that is a warning. Wins over them too.
-        listener: hears of each state, of what was done a few times a second, and of events.
+        listener: receives every state and event, and the counts a few times a second.
 
     Example::
 
@@ -73,13 +74,12 @@ class DirectEngine(AppEngine):
         return self._host
 
     @property
-    def _crews(self) -> Sequence[Crew]:
-        """Those that run now."""
+    def _clusters(self) -> Sequence[ClusterRuntime]:
+        """The clusters of the current run."""
         driver = self._driver_now
-        return driver.crews if isinstance(driver, DirectDriver) else ()
+        return driver.clusters if isinstance(driver, DirectDriver) else ()
 
     def _open(self, run: Run, stack: ExitStack) -> None:
-        """Run the setup hooks; the cleanup hooks run at the end."""
         self._run, self._host = run, AppHost(run.app)
         stack.callback(self._host.close)
         self._host.open()
@@ -89,16 +89,15 @@ class DirectEngine(AppEngine):
         by_cluster: dict[str, list[HandlerSpec]] = {}
         for route in run.app.routes:
             by_cluster.setdefault(cluster_of(route, run.settings), []).append(route)
-        crews = [self._crew(run, name, routes) for name, routes in by_cluster.items()]
-        return DirectDriver(crews, run.reporter, is_once=run.is_once)
+        clusters = [self._runtime(run, name, routes) for name, routes in by_cluster.items()]
+        return DirectDriver(clusters, run.reporter, is_once=run.is_once)
 
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterator[Driver]:
-        """One after the other: a crew for each plan."""
         run, host = self._run, self._host
         assert run is not None and host is not None  # noqa: S101, PT018 - for the type checker
         for plan in plans:
             limits = {(plan.topic.name, partition): end for partition, end in plan.ends.items()}
-            crew = Crew(
+            cluster_runtime = ClusterRuntime(
                 plan.app.name,
                 plan.routes,
                 plan.topic.cluster,
@@ -107,11 +106,13 @@ class DirectEngine(AppEngine):
                 listener=run.listener,
                 limits=limits,
             )
-            yield ErrorRunDriver(crew, reporter, limits, topic=plan.topic.name, idle=plan.idle, listener=run.listener)
+            yield ErrorRunDriver(
+                cluster_runtime, reporter, limits, topic=plan.topic.name, idle=plan.idle, listener=run.listener
+            )
 
-    def _crew(self, run: Run, cluster: str, routes: list[HandlerSpec]) -> Crew:
+    def _runtime(self, run: Run, cluster: str, routes: list[HandlerSpec]) -> ClusterRuntime:
         assert self._host is not None  # noqa: S101 - for the type checker
-        return Crew(
+        return ClusterRuntime(
             run.app.name,
             routes,
             run.settings.cluster(cluster),

@@ -3,6 +3,6 @@
 from laneway._engines.spark.class_archive import archive_path, build_archive
 from laneway._engines.spark.engine import SparkEngine
 from laneway._runtime.report import RunReport
-from laneway._runtime.topics import lag_of
+from laneway._runtime.topics import LagReader
 
-__all__ = ["RunReport", "SparkEngine", "archive_path", "build_archive", "lag_of"]
+__all__ = ["LagReader", "RunReport", "SparkEngine", "archive_path", "build_archive"]

@@ -17,7 +17,7 @@ _PROBE = 64 * 1024  # bytes; a batch writes some KB, before its handlers are cal
 
 
 def require_writable(folder: Path) -> None:
-    """Write a little into it, now: a full disk would show only when the handlers of a batch have run.
+    """Write some KB into the folder, so that a full disk shows before any handler runs.
 
     Raises:
         CheckpointError: it cannot be written.

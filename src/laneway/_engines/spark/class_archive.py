@@ -16,12 +16,12 @@ from laneway._home import home_directory
 __all__ = ["archive_options", "archive_path", "build_archive"]
 
 _FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""The JVM carries no records, so its peak speed hardly matters, and a quick start does."""
+"""The JVM carries no records, so start-up time matters more than peak speed."""
 
 _UNUSED = 30 * 86_400.0  # seconds after which the archive of another environment is removed; each takes 160 MB
 
 _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""An archive that does not fit is passed over, without a word."""
+"""The JVM ignores an archive that does not fit; do not log that."""
 
 
 @cache
@@ -43,16 +43,16 @@ def _java_version() -> str:
 
 
 def archive_path() -> Path:
-    """Where the archive of this Java and this Spark is kept.
+    """Path of the archive for this Java and this Spark.
 
-    The JVM refuses one that was made from jars in another folder, so each virtual environment has its own.
+    The JVM refuses an archive of jars in another folder, so each virtual environment has its own.
     """
     place = hashlib.sha256(_spark_home().encode()).hexdigest()[:8]
     return home_directory() / "spark" / f"classes-{version('pyspark')}-{_java_version()}-{place}.jsa"
 
 
 def archive_options() -> list[str]:
-    """Options of the JVM: quick to start, and with the archive when it has been built."""
+    """JVM options for a quick start, with the archive if it was built."""
     path = archive_path()
     try:
         os.utime(path)
@@ -62,7 +62,7 @@ def archive_options() -> list[str]:
 
 
 def build_archive() -> Path:
-    """Run one small query in a JVM that writes down the classes it loaded; takes about 20 s, once."""
+    """Run a small query in a JVM that records its loaded classes; takes about 20 s, once."""
     path = archive_path()
     if path.exists():
         return path

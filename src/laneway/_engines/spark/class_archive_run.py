@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(java_options: str) -> None:  # noqa: C901 - one script, read from top to bottom
-    """Run three batches of a source that reads nothing, then stop in good order."""
+    """Run three batches of a source without records, then stop cleanly."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition

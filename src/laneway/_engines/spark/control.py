@@ -46,19 +46,19 @@ __all__ = [
 ]
 
 LIMIT = 64 * 1024 * 1024
-"""Bytes of a frame. A tally takes some 100 KB; a position takes nine bytes for each record that waits in a buffer."""
+"""Largest frame in bytes. A tally takes some 100 KB, a position nine bytes for each unfinished record."""
 _LOGIN_LIMIT = 1024
-_LOGIN_TIME = 5.0  # seconds; one that connects and says nothing must not be kept
+_LOGIN_TIME = 5.0  # seconds; a peer that connects and sends nothing is dropped
 _HEAD = 4
 
 
 class RefusedError(Exception):
-    """The other side does not know the token, or sent what it may not send."""
+    """The peer does not know the token, or sent an invalid message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlAddress:
-    """Where the driver of a run listens, and for which of its queries. It travels pickled, and in no other way."""
+    """Where the driver of a run listens, and the number of a query. Only ever sent pickled: it holds the token."""
 
     host: str
     port: int
@@ -76,26 +76,26 @@ class _Proof(msgspec.Struct, frozen=True, tag=True):
 
 
 class Orders(msgspec.Struct, frozen=True, tag=True):
-    """What the driver wants of one query. Each message says all of it, so the newest is enough."""
+    """The driver's orders for one query. Each message has the complete state, so only the newest counts."""
 
     channel: int = 0
     is_stopping: bool = False
     pause: int = 0
-    """Number of the pause that was asked for; 0 for none. A confirmation repeats it."""
+    """Number of the requested pause; 0 for none. A confirmation repeats it."""
     tasks: int = 0
-    """Most tasks of a batch; 0 for as many as planned."""
+    """Most tasks of a batch; 0 for no limit."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
-    """What the planner of a query says. Each message says all of it, so the newest is enough."""
+    """The state of a query's planner. Each message has the complete state, so only the newest counts."""
 
     channel: int = 0
     is_drained: bool = False
-    """Every batch is committed and none will come."""
+    """The last batch is committed and no other follows."""
     paused: int = 0
-    """Number of the pause in which no batch runs."""
+    """Number of the pause in effect: no batch runs."""
     loss: str = ""
-    """Why the query must end in the middle of its batch."""
+    """Data loss that must end the query in the middle of its batch."""
 
 
 class BreakerReport(msgspec.Struct, frozen=True, tag=True):
@@ -109,11 +109,11 @@ class BreakerReport(msgspec.Struct, frozen=True, tag=True):
     opened_ago: float
     probe_in: float
     error: str = ""
-    """What the call failed with that opened it."""
+    """The error that opened it."""
 
 
 class Figures(msgspec.Struct, frozen=True, tag=True):
-    """The counts of a task that runs."""
+    """The counts of a running task."""
 
     channel: int
     task: int
@@ -122,29 +122,28 @@ class Figures(msgspec.Struct, frozen=True, tag=True):
 
 
 class TaskStatus(msgspec.Struct, frozen=True, tag=True):
-    """How a task that runs is doing, for health and `why`."""
+    """The status of a running task, for health and `why`."""
 
     channel: int
     task: int
     attempt: int
     handler: HandlerStatus
     partitions: list[tuple[str, int, int, int]]
-    """Topic, partition, the lowest unfinished offset, and the offset after the last record that was read."""
+    """Topic, partition, the lowest unfinished offset, and the read position."""
     locations: list[tuple[Spot, Location]]
-    """Where the lowest unfinished records are that have not moved for a second."""
+    """Locations of the lowest unfinished records that have not changed for a second."""
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """What the tasks of a batch have finished, now that it is committed."""
+    """The positions of each handler after a batch was committed."""
 
     channel: int
     batch: int
     positions: list[tuple[str, str, int, Position]]
-    """Handler, topic, partition and position."""
 
 
 class Notice(msgspec.Struct, frozen=True, tag=True):
-    """What a task or the planner waits for."""
+    """A warning of a task or the planner."""
 
     channel: int
     text: str
@@ -159,11 +158,11 @@ class LogLine(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ask(msgspec.Struct, frozen=True, tag=True):
-    """The driver wants to know now how the tasks are doing."""
+    """The driver requests the status of the running tasks now."""
 
 
 class Over(msgspec.Struct, frozen=True, tag=True):
-    """The run is over: there is no reason to connect again."""
+    """The run has ended: do not reconnect."""
 
 
 FromProcess = Answer | Figures | TaskStatus | Notice | LogLine | BreakerReport
@@ -176,30 +175,30 @@ _TO: Any = msgspec.msgpack.Decoder(ToProcess)
 
 
 def frame(message: msgspec.Struct) -> bytes:
-    """A message as it is sent."""
+    """Encode a message with its length."""
     data = _encode(message)
     return len(data).to_bytes(_HEAD, "big") + data
 
 
 async def read_from_process(reader: asyncio.StreamReader) -> FromProcess:
-    """The next message of a process.
+    """Read the next message of a worker process or planner.
 
     Raises:
-        RefusedError: it is too long, or of no known kind.
-        EOFError: the connection has ended.
+        RefusedError: it is too long, or of an unknown type.
+        EOFError: the connection was closed.
     """
     message: FromProcess = await _read(reader, _FROM, LIMIT)
     return message
 
 
 async def read_to_process(reader: asyncio.StreamReader) -> ToProcess:
-    """The next message of the driver; raises as `read_from_process`."""
+    """Read the next message of the driver; raises as `read_from_process`."""
     message: ToProcess = await _read(reader, _TO, LIMIT)
     return message
 
 
 async def prove_as_driver(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> None:
-    """Challenge the process that has connected, check its proof, and give ours.
+    """Challenge the connected process, check its proof, and send the driver's proof.
 
     Raises:
         RefusedError: it does not know the token.
@@ -216,11 +215,11 @@ async def prove_as_process(reader: asyncio.StreamReader, writer: asyncio.StreamW
     """Answer the driver's challenge and check its proof.
 
     Raises:
-        RefusedError: what listens there does not know the token.
+        RefusedError: the server does not know the token.
     """
     challenge = await asyncio.wait_for(_read(reader, _LOGIN, _LOGIN_LIMIT), _LOGIN_TIME)
     if not isinstance(challenge, _Challenge):
-        raise RefusedError("it does not begin with a challenge")
+        raise RefusedError("it did not send a challenge")
     ours = _proof(token, b"process", challenge.nonce)
     writer.write(frame(ours))
     answer = await asyncio.wait_for(_read(reader, _LOGIN, _LOGIN_LIMIT), _LOGIN_TIME)
@@ -234,7 +233,7 @@ def _proof(token: bytes, who: bytes, challenge: bytes) -> _Proof:
 
 
 def _is_proof(found: object, token: bytes, who: bytes, challenge: bytes) -> bool:
-    # The length is fixed, or bytes could be moved from one part of the text to the next.
+    # Of fixed length: otherwise bytes could be moved from one part to the next.
     if not isinstance(found, _Proof) or len(found.nonce) != 32:
         return False
     return hmac.compare_digest(found.mac, hmac.digest(token, who + found.nonce + challenge, hashlib.sha256))
@@ -243,9 +242,9 @@ def _is_proof(found: object, token: bytes, who: bytes, challenge: bytes) -> bool
 async def _read(reader: asyncio.StreamReader, kind: Any, limit: int) -> Any:
     length = int.from_bytes(await reader.readexactly(_HEAD), "big")
     if length > limit:
-        raise RefusedError(f"a frame of {length:,} bytes is longer than the {limit:,} that are allowed")
+        raise RefusedError(f"a frame of {length:,} bytes exceeds the limit of {limit:,}")
     data = await reader.readexactly(length)
     try:
         return kind.decode(data)
     except msgspec.MsgspecError as error:
-        raise RefusedError(f"a frame that cannot be read: {error}") from None
+        raise RefusedError(f"invalid frame: {error}") from None

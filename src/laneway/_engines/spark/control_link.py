@@ -37,7 +37,7 @@ from laneway.observe import logger
 if TYPE_CHECKING:
     from laneway._core.breaker import BreakerState
     from laneway._engines.spark.control import FromProcess
-    from laneway._engines.spark.task_look import TaskLook
+    from laneway._engines.spark.task import TaskHealth
     from laneway.observe import Tally
 
 __all__ = ["ControlLine", "ControlLink", "send_log_lines"]
@@ -46,22 +46,22 @@ _log = logger("spark")
 
 _CONNECT = 5.0  # seconds for a connection
 _SOONEST, _LATEST = 0.1, 5.0  # seconds before the next try
-_EVERY = 0.5  # seconds between figures of the tasks that run
-_LOOK = 1.0  # seconds between looks at what they wait for
-_KEPT = 1_000  # notices and log lines that wait for a connection
+_EVERY = 0.5  # seconds between counts of running tasks
+_LOOK = 1.0  # seconds between statuses of running tasks
+_KEPT = 1_000  # queued notices and log lines
 _LONGEST = 2_000  # characters of a line
-_GIVE_UP = 120.0  # seconds without connection and without a task after which a run is taken to be over
+_GIVE_UP = 120.0  # seconds without connection and task after which a run counts as ended
 _FIRST = 2.0  # seconds that a process waits for its first orders
-_PROGRESS = 2.0  # seconds that a planner waits for what was sent before it was asked
+_PROGRESS = 2.0  # seconds that a planner waits for positions already under way
 
 _links: dict[tuple[int, str, int, bytes], ControlLink] = {}
 _linking = threading.Lock()
 
 
 class ControlLink:
-    """This process's connection to the driver of one run, on a thread of its own; it reconnects by itself.
+    """This process's connection to the driver of one run, on its own thread; it reconnects by itself.
 
-    Any thread may use it. What is newest of each kind is sent again after each login, lines wait for a connection.
+    Any thread may use it. After each login the newest message of each kind is sent again; queued lines are sent then.
     """
 
     def __init__(self, address: ControlAddress) -> None:
@@ -71,7 +71,7 @@ class ControlLink:
         self._changed: dict[object, FromProcess] = {}
         self._lines: deque[FromProcess] = deque(maxlen=_KEPT)
         self._tasks: dict[tuple[int, int], tuple[int, Tally]] = {}
-        self._looks: dict[tuple[int, int], tuple[int, TaskLook]] = {}
+        self._looks: dict[tuple[int, int], tuple[int, TaskHealth]] = {}
         self._breakers: dict[tuple[str, str], BreakerState] = {}
         self._told: dict[tuple[str, str], tuple[object, ...]] = {}
         self._heard: dict[tuple[str, str], tuple[float, BreakerReport]] = {}
@@ -84,12 +84,12 @@ class ControlLink:
         self._spread = random.Random()  # noqa: S311 - it keeps processes from trying all at once
         self.is_connected = False
         self.is_over = False
-        """It gave up or the run is over: nothing comes or goes any more."""
+        """No connection will be made any more: it gave up, or the run has ended."""
         threading.Thread(target=self._run, name="laneway-control", daemon=True).start()
 
     @classmethod
     def of(cls, address: ControlAddress) -> ControlLink:
-        """The connection of this very process: one that a parent has made does not survive a fork."""
+        """The connection of this process. One that the parent process made does not survive a fork."""
         name = (os.getpid(), address.host, address.port, address.token)
         with _linking:
             link = _links.get(name)
@@ -100,15 +100,14 @@ class ControlLink:
         return link
 
     def orders(self, channel: int) -> Orders:
-        """The newest orders of a query."""
         return self._orders.get(channel, Orders(channel))
 
     def wait(self) -> None:
-        """Wait a moment for the first orders; a driver that cannot be reached holds nothing up."""
+        """Wait a moment for the first orders; an unreachable driver does not block the task."""
         self._has_orders.wait(_FIRST)
 
     def progress(self, channel: int, batch: int) -> Progress | None:
-        """What a batch that is over has finished; None when that does not come in time."""
+        """The positions after the last batch; None when they do not arrive in time."""
         with self._arrival:
             self._arrival.wait_for(lambda: self._is_known(channel, batch), _PROGRESS)
             return self._progress[channel] if self._is_known(channel, batch) else None
@@ -117,29 +116,28 @@ class ControlLink:
         return channel in self._progress and self._progress[channel].batch == batch
 
     def say(self, message: Answer) -> None:
-        """Say something that replaces what was said before."""
+        """Send a message that replaces the previous one of its kind."""
         self._newest[message.channel] = self._changed[message.channel] = message
         self._rouse()
 
     def post(self, message: Notice | LogLine) -> None:
-        """Send a line, now or when there is a connection again."""
+        """Send a log line or warning, now or after the next login."""
         self._lines.append(message)
         self._rouse()
 
-    def watch(self, channel: int, task: int, attempt: int, tally: Tally, look: TaskLook | None = None) -> None:
-        """A task begins: send its counts from now on, and what it waits for."""
+    def watch(self, channel: int, task: int, attempt: int, tally: Tally, look: TaskHealth | None = None) -> None:
+        """Send the counts and warnings of a task from now on."""
         self._tasks[channel, task] = (attempt, tally)
         if look is not None:
             self._looks[channel, task] = (attempt, look)
         self._rouse()
 
     def unwatch(self, channel: int, task: int) -> None:
-        """The task has ended."""
         self._tasks.pop((channel, task), None)
         self._looks.pop((channel, task), None)
 
     def watch_breaker(self, app: str, handler: str, state: BreakerState) -> None:
-        """Share the state of a breaker, which takes over what other processes have found. Only between tasks."""
+        """Share the state of a breaker with other processes, and take over theirs. Only between tasks."""
         at, report = self._heard.pop((app, handler), (0.0, None))
         if report is not None:
             state.is_open, state.failures, state.probes = report.is_open, report.failures, report.probes
@@ -171,7 +169,7 @@ class ControlLink:
                 self.is_connected, pause = True, _SOONEST
                 await self._talk(reader, writer)
             except (OSError, EOFError, TimeoutError, RefusedError):
-                pass  # tried again below; what it is cannot be said to anybody from here
+                pass  # retried below; without a connection there is nobody to report it to
             finally:
                 if self.is_connected:
                     seen = time.monotonic()
@@ -208,7 +206,7 @@ class ControlLink:
                         self._progress[progress.channel] = progress
                         self._arrival.notify_all()
                 case BreakerReport(app=app, handler=handler) as report:
-                    # What the driver knew before may be older than what this process has found while it was cut off.
+                    # The driver's state may be older than what this process found while it was disconnected.
                     if is_news or (app, handler) not in self._breakers:
                         self._heard[app, handler] = (time.monotonic(), report)
                 case Ask():
@@ -234,9 +232,9 @@ class ControlLink:
                 await asyncio.wait_for(self._wake.wait(), max(0.0, due - time.monotonic()))
 
     async def _report(self, writer: asyncio.StreamWriter) -> None:
-        """Say what the tasks wait for, once a second and when the driver asks.
+        """Send the status of the tasks, once a second and on request.
 
-        The tasks are looked at on another thread, since one may not answer.
+        The tasks are inspected on another thread, because one may not answer.
         """
         while True:
             with suppress(TimeoutError):
@@ -254,7 +252,7 @@ class ControlLink:
         ]
 
     def _reports(self) -> list[BreakerReport]:
-        """The breakers that have opened, closed or had a probe."""
+        """Reports of breakers that changed since the last call."""
         now, found = time.monotonic(), []
         for (app, handler), state in tuple(self._breakers.items()):
             said = _said_of(state)
@@ -268,7 +266,7 @@ class ControlLink:
 
 
 class ControlLine:
-    """What one query says and hears in this process; without an address it only logs."""
+    """One query's part of the connection; without an address it only logs."""
 
     def __init__(self, address: ControlAddress | None) -> None:
         self.link = None if address is None else ControlLink.of(address)
@@ -277,20 +275,19 @@ class ControlLine:
 
     @property
     def orders(self) -> Orders:
-        """The newest orders."""
         return Orders() if self.link is None else self.link.orders(self._channel)
 
     def begin(self) -> None:
-        """Say that this is the planner of the query."""
+        """Register this process as the planner of the query."""
         if self.link is not None:
             self.link.say(self._answer)
 
     def progress(self, batch: int) -> Progress | None:
-        """What a batch that is over has finished; None when only the group can say so."""
+        """The positions after the last batch; None when only the group has them."""
         return None if self.link is None else self.link.progress(self._channel, batch)
 
     def answer(self, *, is_drained: bool = False, paused: int = 0, loss: str = "") -> None:
-        """Say what the planner has done, once."""
+        """Send the planner's state if it changed."""
         said = replace(
             self._answer,
             is_drained=is_drained or self._answer.is_drained,
@@ -302,33 +299,30 @@ class ControlLine:
             self.link.say(said)
 
     def note(self, words: str) -> None:
-        """Say what is waited for. Without a connection it is logged here."""
+        """Send a warning; without a connection it is logged here."""
         text = " ".join(words.split())[:_LONGEST]
         if self.link is None or not self.link.is_connected:
             _log.warning(text)
         else:
             self.link.post(Notice(self._channel, text))
 
-    def watch(self, task: int, attempt: int, tally: Tally, look: TaskLook | None = None) -> None:
-        """Send the counts of a task from now on, and what it waits for."""
+    def watch(self, task: int, attempt: int, tally: Tally, look: TaskHealth | None = None) -> None:
         if self.link is not None:
             self.link.watch(self._channel, task, attempt, tally, look)
 
     def unwatch(self, task: int) -> None:
-        """The task has ended."""
         if self.link is not None:
             self.link.unwatch(self._channel, task)
 
 
 class LineHandler(logging.Handler):
-    """Sends log records of this process to the driver, which logs them there."""
+    """Sends log records of this process to the driver, which logs them."""
 
     def __init__(self, link: ControlLink) -> None:
         super().__init__()
         self.link = link
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one."""
         if self.link.is_connected:
             self.link.post(LogLine(record.name, record.levelno, self.format(record)[:_LONGEST]))
         else:
@@ -336,7 +330,7 @@ class LineHandler(logging.Handler):
 
 
 def send_log_lines(link: ControlLink) -> None:
-    """Let the driver log what is logged in this process; a user's own configuration of logging is left alone."""
+    """Forward this process's log records to the driver, unless the user configured logging here."""
     root, ours = logging.getLogger(), logging.getLogger("laneway")
     for place in (root, ours):
         for handler in [handler for handler in place.handlers if isinstance(handler, LineHandler)]:

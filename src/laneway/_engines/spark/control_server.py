@@ -42,13 +42,13 @@ __all__ = ["Channel", "ControlServer"]
 
 _log = logger("spark")
 
-_UNSENT = 1024 * 1024  # bytes waiting for a process that does not read: it is cut off and may connect again
-_KEPT = 1_000  # notices that nobody has asked for
-_CLOSING = 2.0  # seconds in which the last words are sent
+_UNSENT = 1024 * 1024  # bytes queued for a process that does not read; then it is disconnected
+_KEPT = 1_000  # notices kept until the driver takes them
+_CLOSING = 2.0  # seconds to send the last messages
 
 
 class Channel:
-    """One query as the driver sees it. Any thread may use it."""
+    """The driver's side of one query's connections. Any thread may use it."""
 
     def __init__(self, server: ControlServer, number: int) -> None:
         self._server = server
@@ -58,59 +58,57 @@ class Channel:
         self._statuses: dict[int, tuple[float, TaskStatus]] = {}
         self._ended = -1
         self.orders = Orders(number)
-        """What was ordered last."""
         self.answer = Answer(number)
-        """What the planner said last."""
         self.progress: Progress | None = None
-        """What the planner was told last."""
+        """The last positions sent to the planner."""
 
     @property
     def address(self) -> ControlAddress:
-        """Where its processes connect to; only once the server listens."""
+        """The address for its processes; valid once the server listens."""
         return self._server.address(self.orders.channel)
 
     def order(self, **changes: Any) -> None:
-        """Change orders; whoever is connected gets them now, the others when they connect."""
+        """Change the orders; processes that connect later get them, too."""
         with self._lock:
             self.orders = replace(self.orders, **changes)
         self._server.send(self.orders)
 
     def advance(self, progress: Progress) -> None:
-        """Tell the planner what a batch has finished."""
+        """Send the positions after a batch to the planner."""
         self.progress = progress
         self._server.advance(progress)
 
     def notices(self) -> list[str]:
-        """What was said since the last call."""
+        """The warnings since the last call."""
         return [self._notices.popleft() for _ in range(len(self._notices))]
 
     def running(self) -> list[Figures]:
-        """The newest counts of each task of the batch that runs."""
+        """The newest counts of each running task."""
         with self._lock:
             return list(self._tasks.values())
 
     def statuses(self) -> list[tuple[float, TaskStatus]]:
-        """The newest status of each task of the batch that runs, and how many seconds ago its process said anything."""
+        """The newest status of each running task, and the seconds since its process sent anything."""
         with self._lock:
             now = time.monotonic()
             return [(now - at, status) for at, status in self._statuses.values()]
 
     def ask(self, patience: float) -> None:
-        """Let the tasks that run say how they are doing, and wait a moment for it."""
+        """Request the status of the running tasks, and wait a moment for the answers."""
         asked = time.monotonic()
         self._server.send(Ask())
         with self._lock:
             self._lock.wait_for(lambda: all(at >= asked for at, _ in self._statuses.values()), patience)
 
     def batch_over(self, attempts: list[int]) -> None:
-        """A batch is over whose tasks had these numbers: what is still under way of them says nothing new."""
+        """A batch with these task numbers has ended: ignore what still arrives from them."""
         with self._lock:
             self._ended = max([self._ended, *attempts])
             self._tasks.clear()
             self._statuses.clear()
 
     def received(self, message: Answer | Figures | TaskStatus | Notice) -> None:
-        """Take in what a process says."""
+        """Process a message."""
         match message:
             case Answer():
                 self.answer = message
@@ -131,7 +129,7 @@ class Channel:
 
 
 class ControlServer:
-    """Listens for the processes of one run. It keeps the newest orders and breakers for those that connect later."""
+    """Listens for the processes of one run, and keeps the newest orders and breakers for those that connect later."""
 
     def __init__(self) -> None:
         self._token = secrets.token_bytes(32)
@@ -144,16 +142,15 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     def channel(self) -> Channel:
-        """A channel for one more query."""
         number = len(self._channels) + 1
         self._channels[number] = Channel(self, number)
         return self._channels[number]
 
     def listen(self, host: str, bind: str = "") -> None:
-        """Begin to listen.
+        """Start to listen.
 
         Args:
-            host: where processes find this machine.
+            host: the address that processes connect to.
             bind: the address to listen on, if it is another one.
         """
         self._loop = asyncio.new_event_loop()
@@ -163,18 +160,16 @@ class ControlServer:
         self._place = (host, self._server.sockets[0].getsockname()[1])
 
     def address(self, channel: int) -> ControlAddress:
-        """Where processes of a channel connect to."""
         if self._place is None:
             raise RuntimeError("the control server does not listen yet")
         return ControlAddress(*self._place, self._token, channel)
 
     @property
     def connections(self) -> int:
-        """How many processes are connected."""
         return len(self._connected)
 
     def breakers(self, app: str) -> dict[str, BreakerStatus]:
-        """The open breakers of an app's handlers, as its processes have said last."""
+        """The open breakers of an app's handlers, as its processes last reported them."""
         now, found = time.monotonic(), {}
         for (name, handler), (at, said) in tuple(self._breakers.items()):
             if name == app and said.is_open:
@@ -185,15 +180,13 @@ class ControlServer:
         return found
 
     def cut(self) -> None:
-        """Cut every connection; those who had one connect again."""
+        """Close every connection; the processes reconnect."""
         self._call(self._cut)
 
     def send(self, message: Orders | Ask) -> None:
-        """Send something to all that are connected."""
         self._call(self._broadcast, frame(message))
 
     def advance(self, progress: Progress) -> None:
-        """Send something to the planner of its channel."""
         self._call(self._advance, progress)
 
     def _advance(self, progress: Progress) -> None:
@@ -202,7 +195,7 @@ class ControlServer:
             writer.write(frame(progress))
 
     def close(self) -> None:
-        """Say that the run is over and let go of all connections."""
+        """Announce the end of the run and close all connections."""
         self._call(self._end)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -241,13 +234,13 @@ class ControlServer:
         except RefusedError as error:
             _log.warning("control connection from %s closed: %s", peer, error)
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
-            pass  # it ended and may connect again, or the run is over
+            pass  # the process ended or will reconnect, or the run is over
         finally:
             self._connected.discard(writer)
             writer.close()
 
     def _newest(self) -> Iterator[Orders | BreakerReport]:
-        # Breakers first: what comes behind the first orders is news to those that connect again, too.
+        # Breakers before orders: a reconnected process takes what follows its first orders as new.
         for at, report in self._breakers.values():
             passed = time.monotonic() - at
             yield replace(report, opened_ago=report.opened_ago + passed, probe_in=report.probe_in - passed)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def import_before_fork() -> None:
-    """Load what every task needs.
+    """Import the modules that every task needs.
 
-    The app's own modules are not among it unless ``LANEWAY_PRELOAD`` names them: a module that opens a connection when
-    it is imported would share that connection between all workers.
+    The app's own modules are imported only if ``LANEWAY_PRELOAD`` names them: a connection opened at import would be
+    shared by all forked workers.
     """
     import pyspark.sql.conversion
     import pyspark.sql.pandas.serializers
@@ -52,19 +52,17 @@ def import_before_fork() -> None:
 
 
 class Signals:
-    """The module `signal` as pyspark's daemon sees it.
+    """Replaces the module `signal` in pyspark's daemon.
 
-    Before every task it puts SIGTERM back to its default. A function that does nothing takes that place: unlike a
-    blocked or ignored signal it is not handed on to programs that a handler starts, which could not be terminated.
+    The daemon resets SIGTERM to its default before every task. Here a function that does nothing is set instead: unlike
+    a blocked or ignored signal it is not inherited by programs that a handler starts.
     """
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is as it is."""
         return getattr(signal, name)
 
     @staticmethod
     def signal(number: int, action: Any) -> Any:
-        """Set what a signal does."""
         if number == signal.SIGTERM and action is signal.SIG_DFL:
             action = _pass_over
         return signal.signal(number, action)
@@ -75,7 +73,7 @@ def _pass_over(*_: object) -> None:
 
 
 def ending_in_order(worker: Callable[..., int]) -> Callable[..., int]:
-    """Make pyspark's loop over the tasks of one process end it in order."""
+    """Make pyspark's task loop end its process cleanly."""
     from laneway._engines.spark.worker import leave
 
     is_new = True
@@ -91,7 +89,7 @@ def ending_in_order(worker: Callable[..., int]) -> Callable[..., int]:
         try:
             code = worker(sock, authenticated)
         except OSError:
-            leave()  # nobody is at the other end: an answer could not be written
+            leave()  # nobody reads the answer
         if code:
             leave()
         return code

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laneway._engines.spark.from_settings import slots_of
+from laneway._engines.spark.health import QueriesHealth
 from laneway._engines.spark.query import Query
-from laneway._engines.spark.watched import WatchedQueries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,43 +20,43 @@ if TYPE_CHECKING:
     from laneway._engines.spark.control_server import ControlServer
     from laneway._engines.spark.output_filter import OutputFilter
     from laneway._engines.spark.query_spec import QuerySpec
-    from laneway._runtime.driver import Until
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.driver import StopRequests
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.report import Reporter
-    from laneway.observe import Event, Listener, Tally
+    from laneway.observe import Listener
 
 __all__ = ["Cluster", "SparkDriver"]
 
-_COUNT = 1.0  # seconds between looks at the executors
+_COUNT = 1.0  # seconds between checks of the executors
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The Spark session of a run and what belongs to it."""
+    """The Spark session of a run and its settings."""
 
     spark: Any
     control: ControlServer
     folder: Path
-    """Of this machine, for what Spark keeps."""
+    """A folder of this machine for Spark's files."""
     trigger: timedelta
     """How often a batch may start."""
     is_fixed: bool
-    """Whether the number of tasks is given, and not that of the executors' slots."""
+    """Whether the number of tasks is configured, instead of following the executors."""
     output: OutputFilter | None
-    """Takes what the session's processes print; None when the session is the user's own."""
+    """Filters the output of the session's processes; None when the user made the session."""
 
 
 class SparkDriver:
-    """Runs queries side by side.
+    """Runs queries concurrently.
 
     Args:
-        cluster: where.
-        streams: what each query reads.
-        reporter: counts what they do.
-        listener: hears what a batch waits for.
-        folder: a new one, for these queries only.
-        is_once: whether it is over when what there is at the start is finished.
-        is_beside: they are a run over error topics, beside the queries of the app.
+        cluster: the session.
+        streams: the specification of each query.
+        reporter: counts their work.
+        listener: receives warnings of batches.
+        folder: a new folder for these queries only.
+        is_once: whether the run is over when the records present at its start are finished.
+        is_beside: whether this is a run over error topics while the app's own queries run.
     """
 
     def __init__(
@@ -79,25 +79,22 @@ class SparkDriver:
         self._is_beside = is_beside
         self._counts_at = None if is_beside or cluster.is_fixed else -_COUNT
         channels = [cluster.control.channel() for _ in streams]
-        self.queries = [
-            Query(stream, self._batch_done, channel) for stream, channel in zip(streams, channels, strict=True)
-        ]
-        self._watched = WatchedQueries.of(list(zip(streams, channels, strict=True)), cluster.control)
+        self.queries = [Query(stream, reporter, channel) for stream, channel in zip(streams, channels, strict=True)]
+        self._watched = QueriesHealth.of(list(zip(streams, channels, strict=True)), cluster.control)
         self._started: list[Query] = []
         self._says = False
 
     def prepare(self) -> bool:
-        """Nothing must be known before: the planners ask the brokers."""
+        """True at once: the planners ask the brokers."""
         return True
 
     def start(self) -> None:
-        """Start the queries."""
         output = self._cluster.output
         if output is not None and not self._is_beside:
             output.mute(on=False)
         self._follow_executors()
         for number, (stream, query) in enumerate(zip(self._streams, self.queries, strict=True)):
-            # Spark never forgets a data source, so runs over error topics take the place of those before them.
+            # Spark never removes a data source, so an error run reuses the name of the previous one.
             name = f"laneway_{hashlib.sha256(stream.name.encode()).hexdigest()[:16]}" if self._is_beside else None
             query.start(
                 self._cluster.spark,
@@ -111,12 +108,10 @@ class SparkDriver:
             for watched in self._watched:
                 watched.start()
 
-    def watched(self) -> Sequence[Watched]:
-        """What is read of each cluster."""
+    def watched(self) -> Sequence[HealthSource]:
         return self._watched
 
     def look(self) -> None:
-        """Raise what has ended a query, report what happens in the running batches, and follow the executors."""
         for query in self._started:
             query.raise_if_failed()
             self._show(query)
@@ -124,13 +119,11 @@ class SparkDriver:
         self._follow_executors()
 
     def pause(self, *, on: bool) -> None:
-        """Begin no further record, or go on."""
         for query in self.queries:
             query.pause(on=on)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no batch runs."""
         return all(query.is_paused for query in self.queries)
 
     @property
@@ -139,22 +132,19 @@ class SparkDriver:
         return not any(query.is_active for query in self._started)
 
     def stop(self) -> None:
-        """Let the running batches end and plan no other."""
         for query in self.queries:
             query.ask_to_stop()
 
     @property
     def is_finished(self) -> bool:
-        """Whether the last batches are committed."""
         return all(query.is_drained for query in self._started)
 
     @property
     def is_committed(self) -> bool:
-        """A batch is committed before it is over."""
         return True
 
-    def end(self, until: Until) -> bool:  # noqa: ARG002 - nothing is waited for
-        """End the queries. What their batches have finished is committed already."""
+    def end(self, until: StopRequests) -> bool:  # noqa: ARG002 - nothing is waited for
+        """End the queries. Finished batches are committed already."""
         if self._cluster.output is not None and not self._is_beside:
             self._cluster.output.mute()  # the helper processes of queries print tracebacks when they end
         for watched in self._watched:
@@ -164,11 +154,8 @@ class SparkDriver:
         shutil.rmtree(self._folder, ignore_errors=True)
         return True
 
-    def _batch_done(self, topic: str, batch: int, tally: Tally, events: list[Event]) -> None:
-        self._reporter.batch(topic, tally, events, batch)
-
     def _show(self, query: Query) -> None:
-        """Report what happens in the running batch, and let the state say what it waits for until it is over."""
+        """Report events and warnings of the running batch."""
         if events := query.new_events():
             self._reporter.events(events)
         if query.is_batch_over.is_set():
@@ -182,7 +169,7 @@ class SparkDriver:
             self._listener.note(text)
 
     def _follow_executors(self) -> None:
-        """Cut batches into as many tasks as the executors of a cluster can run: they come and go while it runs."""
+        """Set the number of tasks to the slots of the executors, which join and leave during a run."""
         if self._counts_at is None or time.monotonic() < self._counts_at + _COUNT:
             return
         self._counts_at = time.monotonic()

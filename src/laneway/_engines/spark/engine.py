@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laneway._runtime.lifecycle import listen
 from laneway._runtime.run import AppEngine
-from laneway._runtime.signals import listen
 from laneway.errors import EngineError, LanewayError
 from laneway.observe import Tally
 
@@ -36,14 +36,16 @@ class SparkEngine(AppEngine):
 
     Args:
         settings: the configuration; read from ``laneway.yaml`` and the environment by default.
-        master: Spark master; over the configuration.
-        trigger: how often a batch may start; ``0s`` is as soon as there are records.
-        once: handle what there is and stop.
-        healthy: called about once a second in the driver, sync or async. While it gives False, raises or does not
-            answer for five seconds, nothing is begun; what was begun is finished. Wins over the settings.
-        minimum_brokers: how many brokers there should be; with fewer the health is a warning. Wins over the settings.
-        stalled_after: for how long a partition with work may stand still before that is a warning. Wins over them too.
-        listener: hears of each state, of each batch, and of events.
+        master: the Spark master. Overrides the settings.
+        trigger: how often a batch may start; ``0s`` starts one as soon as there are records.
+        once: handle the records present at the start, then stop.
+        healthy: a sync or async health check, called in the driver about once a second. While it returns False, raises
+            or does not answer for five seconds, no call is started: calls in flight are finished. Overrides the
+            settings.
+        minimum_brokers: with fewer brokers the health is a warning. Overrides the settings.
+        stalled_after: how long a partition with work may make no progress before the health is a warning. Overrides the
+            settings.
+        listener: receives every state, batch and event.
 
     Example::
 
@@ -80,12 +82,12 @@ class SparkEngine(AppEngine):
 
     @property
     def _control(self) -> ControlServer:
-        """The driver's end of the connections to the processes of this run."""
+        """The control server of this run."""
         assert self._cluster is not None  # noqa: S101 - for the type checker
         return self._cluster.control
 
     def counts(self) -> Tally:
-        """What this run has done so far, the running batch included as of a moment ago. Any thread may call it."""
+        """The counts of this run, including the running batch. Any thread may call it."""
         total, driver = Tally(), self._driver_now
         if self._run is None:
             return total
@@ -96,7 +98,6 @@ class SparkEngine(AppEngine):
         return total
 
     def _open(self, run: Run, stack: ExitStack) -> None:
-        """Open the session, or take the one there is."""
         from laneway._engines.spark.from_settings import streams_of
 
         self._run, self._cluster = run, None
@@ -125,7 +126,7 @@ class SparkEngine(AppEngine):
         spark, is_ours = open_session(run.app.name, master, conf, output)
         if is_ours:
             stack.callback(_stop_session, spark, output)
-            # Spark has put its own handler of Ctrl-C in, which cancels jobs; ours finishes them.
+            # Spark installed its own Ctrl-C handler, which cancels jobs; ours finishes them.
             listen(self._signalled)
         control = ControlServer()
         stack.callback(control.close)
@@ -136,8 +137,7 @@ class SparkEngine(AppEngine):
         return self._made(self._streams, run.reporter, is_once=run.is_once)
 
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterator[Driver]:
-        """All at once: a query for each plan."""
-        from laneway._engines.spark.errors import error_streams
+        from laneway._engines.spark.from_settings import error_streams
         from laneway._engines.spark.query_spec import QuerySpec
 
         if self._cluster is None or self._run is None or not plans:
@@ -171,11 +171,11 @@ def _stop_session(spark: Any, spill: Any) -> None:
     try:
         spark.stop()
     except Exception as error:  # py4j raises its own kinds when the JVM is already gone
-        raise EngineError(f"Spark did not stop in good order: {error}") from error
+        raise EngineError(f"Spark did not stop cleanly: {error}") from error
 
 
 def _as_start_error(error: Exception, master: str) -> LanewayError:
-    """Why Spark did not start, in one line; the rest of Spark's pages stays in the cause."""
+    """Spark's start error in one line; the details stay in the cause."""
     if isinstance(error, LanewayError):
         return error
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]

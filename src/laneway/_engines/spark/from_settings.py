@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from laneway._engines.spark.query_spec import QuerySpec
+from laneway._engines.spark.query_spec import ErrorPart, QuerySpec
 from laneway._kafka import Admin
-from laneway._runtime.clients import reading_options
-from laneway._runtime.configure import cluster_of, producers_elsewhere
+from laneway._runtime.configure import cluster_of, producers_elsewhere, reading_options
 from laneway._runtime.topics import feeds_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
+    from laneway._runtime.error_runs import ErrorPlan
     from laneway.settings import ClusterSettings, Settings
 
-__all__ = ["control_host", "is_local", "master_of", "slots_of", "stream_of", "streams_of"]
+__all__ = ["control_host", "error_streams", "is_local", "master_of", "slots_of", "stream_of", "streams_of"]
 
 _LINGER = 25  # milliseconds
 
 
 def streams_of(app: App, settings: Settings) -> list[QuerySpec]:
-    """One stream for each topic, with all of its handlers: an offset is finished when every handler has finished it."""
+    """A specification for each topic with all of its handlers, which finish an offset together."""
     by_topic: dict[tuple[str, str], list[HandlerSpec]] = {}
     for route in app.routes:
         by_topic.setdefault((cluster_of(route, settings), route.topic.name), []).append(route)
@@ -34,13 +37,13 @@ def streams_of(app: App, settings: Settings) -> list[QuerySpec]:
 
 
 def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: bytes) -> QuerySpec:
-    """The stream of one topic.
+    """The specification of one topic's query.
 
     Args:
-        app: name of the app, which is the group.
+        app: the app's name, which is the group.
         routes: all handlers of the topic.
         settings: the configuration.
-        payload: the app, pickled.
+        payload: the pickled app.
     """
     topic = routes[0].topic.name
     name = cluster_of(routes[0], settings)
@@ -74,12 +77,12 @@ def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: 
 
 
 def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
-    """Turn ``local`` and ``local[*]`` into as many slots as there may be tasks, each with its retries.
+    """Turn ``local`` and ``local[*]`` into a master with enough slots, each with its retries.
 
     Args:
-        master: as it was asked for.
-        streams: what runs all the time.
-        more: tasks of what runs beside them now and then, which must not take their slots.
+        master: as configured.
+        streams: the app's own queries.
+        more: tasks of error runs, which need slots of their own.
     """
     if master not in ("local", "local[*]"):
         return master
@@ -88,12 +91,11 @@ def master_of(master: str, streams: list[QuerySpec], more: int = 0) -> str:
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run on this machine, inside the driver's JVM."""
     return re.match(r"local(\[|$)", master) is not None
 
 
 def control_host(spark: SparkSession) -> tuple[str, str]:
-    """Where workers find this process, and the address to listen on for them."""
+    """The address at which workers find this process, and the address to listen on."""
     context = spark.sparkContext
     if is_local(context.master):
         return "127.0.0.1", "127.0.0.1"
@@ -103,7 +105,7 @@ def control_host(spark: SparkSession) -> tuple[str, str]:
 
 
 def slots_of(spark: SparkSession) -> int | None:
-    """How many tasks the executors of a cluster can run at once now; None when Spark runs on this machine."""
+    """How many tasks the executors can run concurrently now; None when Spark runs on this machine."""
     context = spark.sparkContext
     if is_local(context.master):
         return None
@@ -112,13 +114,24 @@ def slots_of(spark: SparkSession) -> int | None:
 
 
 def _cores() -> int:
-    """As many tasks as cores of this machine: more only cost start-up, fewer leave a core idle."""
+    """One task per core: more only cost start-up, fewer leave a core idle."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 def _linger(cluster: ClusterSettings) -> dict[str, Any]:
-    """Let copies and messages wait for each other a little longer, unless the configuration says how long.
+    """Raise the producer's linger, unless it is configured.
 
-    A batch takes longer than this anyway, and a broker takes a request of ten messages as quickly as one of two.
+    A batch takes longer anyway, and a broker handles a request of ten messages as quickly as one of two.
     """
     return {} if "linger" in cluster.producer.model_fields_set else {"linger.ms": _LINGER}
+
+
+def error_streams(plans: Sequence[ErrorPlan], settings: Settings, payload: bytes) -> list[QuerySpec]:
+    """The query specification of each plan."""
+    streams = []
+    for plan in plans:
+        stream = stream_of(plan.app.name, plan.routes, settings, payload)
+        part = ErrorPart(plan.ends, plan.partitions)
+        # Records deleted from an error topic are counted as lost; the others are still handled.
+        streams.append(replace(stream, tasks=1, start="earliest", skip_lost=True, errors=part))
+    return streams

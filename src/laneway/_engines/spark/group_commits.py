@@ -9,7 +9,7 @@ from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
 from laneway._core.finished_map import CLEAN, with_topic_id
 from laneway._engines.spark.plan import merged
 from laneway._kafka import BrokerUnavailableError
-from laneway._runtime.feeds import LOOK, patiently
+from laneway._runtime.feeds import LOOK, until_answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupCommits", "commit_of", "commits_of"]
 
-_RENEW = 3600.0  # seconds after which offsets are committed again: Kafka forgets those of an idle partition in a week
-_LAST_COMMIT = 10.0  # seconds for the commit before a stop; what it misses is read again
+_RENEW = 3600.0  # seconds after which offsets are committed again, before Kafka expires them
+_LAST_COMMIT = 10.0  # seconds for the commit before a stop; without it records are read again
 
 
 def commit_of(position: Position, since: int, topic_id: str = "") -> OffsetAndMetadata:
-    """The commit of a position while records may be under way: its offset, and what is finished past it."""
+    """The commit of a position while records may be in flight: its offset and the finished map."""
     return position.begin, with_topic_id(f"{position.text or UNDER_WAY}~{since}", topic_id)
 
 
 def commits_of(reports: Iterable[TaskReport]) -> dict[Place, OffsetAndMetadata]:
-    """What the tasks of a batch have finished, over all handlers of each topic."""
+    """The positions of a batch, over all handlers of each topic."""
     found: dict[Place, list[Position]] = {}
     words: dict[Place, tuple[int, str]] = {}
     for report in reports:
@@ -41,13 +41,13 @@ def commits_of(reports: Iterable[TaskReport]) -> dict[Place, OffsetAndMetadata]:
 
 
 class GroupCommits:
-    """Commits what the batches of a query do not: first and last positions, and those that do not move.
+    """Makes the planner's commits: first and last positions, and idle partitions. The driver commits batches.
 
     Spark's source process calls it, one call at a time, when no batch runs.
 
     Args:
         group: the consumer group.
-        source: the topic whose id stands in its commits.
+        source: the topic whose id the commits carry.
     """
 
     def __init__(self, group: GroupOffsets, source: str) -> None:
@@ -59,40 +59,39 @@ class GroupCommits:
         self._committed: dict[Place, OffsetAndMetadata] = {}
 
     def is_new(self, positions: Mapping[Place, Position]) -> bool:
-        """Whether any of these is still to be committed."""
+        """Whether one of these has no commit yet."""
         return any(self._committed.get(place, (None, ""))[0] != found.begin for place, found in positions.items())
 
     def since(self, place: Place) -> int:
-        """From when on copies of what is read of a partition count, in milliseconds since the epoch."""
+        """The time since which copies of a partition's records count, in milliseconds since the epoch."""
         return self._since.get(place, self._began)
 
     def learn(self, found: Mapping[Place, OffsetAndMetadata]) -> None:
-        """Take note of what the group has committed: a killed run may have worked on what is read next.
+        """Read the group's commits: a killed run may have handled some of the records read next.
 
-        An offset without laneway's marker was set by a reset: earlier copies have nothing to do with it.
+        An offset without laneway's marker was set by a reset, so earlier copies do not count.
         """
         for place, (_, text) in found.items():
             self._since[place] = since_of(under_way(text, self._began)) or 0
 
     def restart(self, places: Iterable[Place]) -> None:
-        """The source was recreated: copies of the old topic's records are not those of the new one."""
+        """The source was recreated: copies of the old topic's records do not count."""
         self._since |= dict.fromkeys(places, int(time.time() * 1000))
 
     def committed(self, places: Mapping[Place, Position], topic_id: str) -> None:
-        """The driver has committed these."""
-        self._committed |= self._said(places, topic_id)
+        self._committed |= self._metadata(places, topic_id)
 
     def commit_first(self, positions: Mapping[Place, Position], topic_id: str) -> None:
-        """Commit before anything is copied: without the marker the copies of a killed run are not recognised."""
-        said = self._said(positions, topic_id)
-        patiently(lambda: self._group.commit_all(said, wait=True))
+        """Commit the marker before the first copy: without it the copies of a killed run would not be recognised."""
+        said = self._metadata(positions, topic_id)
+        until_answered(lambda: self._group.commit_all(said, wait=True))
         self._committed |= said
 
     def commit(self, positions: Mapping[Place, Position], topic_id: str = "") -> None:
-        """Commit what is new or was committed long ago."""
+        """Commit positions that are new, or whose last commit is old."""
         if time.monotonic() - self._renewed > _RENEW:
             self._committed, self._renewed = {}, time.monotonic()
-        said = self._said(positions, topic_id)
+        said = self._metadata(positions, topic_id)
         new = {place: found for place, found in said.items() if self._committed.get(place) != found}
         try:
             self._group.commit_all(new, wait=True)
@@ -100,8 +99,8 @@ class GroupCommits:
             return  # the next call tries again
         self._committed |= new
 
-    def commit_for_good(self, positions: Mapping[Place, Position], topic_id: str) -> None:
-        """Commit that nothing is under way, and see it done; a coordinator that is away is not waited for for ever."""
+    def commit_final(self, positions: Mapping[Place, Position], topic_id: str) -> None:
+        """Commit that nothing is in flight, and wait for the broker's answer for a limited time."""
         deadline, now = time.monotonic() + _LAST_COMMIT, int(time.time() * 1000)
         said = {
             place: (found.begin, self._named(place, f"{text}~{now}" if (text := found.text) else CLEAN, topic_id))
@@ -115,8 +114,8 @@ class GroupCommits:
                     return None
                 time.sleep(LOOK)
 
-    def _said(self, positions: Mapping[Place, Position], topic_id: str) -> dict[Place, OffsetAndMetadata]:
-        """What is committed while something may be under way."""
+    def _metadata(self, positions: Mapping[Place, Position], topic_id: str) -> dict[Place, OffsetAndMetadata]:
+        """The metadata of a commit while records may be in flight."""
         return {
             place: commit_of(found, self.since(place), topic_id if place[0] == self._source else "")
             for place, found in positions.items()

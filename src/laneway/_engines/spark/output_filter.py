@@ -23,10 +23,10 @@ _NOISE = (
 
 
 class OutputFilter:
-    """Takes the stdout and stderr of processes started inside `catching`, and writes their lines to our stderr.
+    """Captures the output of processes started inside `catching`, and copies the useful lines to our stderr.
 
-    Spark greets in five lines and its helper processes die with tracebacks when it stops; a handler's own prints and
-    our notices come the same way and must be seen.
+    Dropped are Spark's greeting of five lines and the tracebacks of its helper processes at shutdown; prints of
+    handlers and log lines arrive the same way and are kept.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class OutputFilter:
 
     @contextmanager
     def catching(self) -> Iterator[None]:
-        """Processes started in this block print into the spill for as long as they live."""
+        """Processes started in this block write to the filter for as long as they live."""
         read, write = os.pipe()
         threading.Thread(target=self._follow, args=(read,), name="laneway-spill", daemon=True).start()
         sys.stdout.flush()
@@ -51,7 +51,7 @@ class OutputFilter:
                 os.close(number)
 
     def mute(self, *, on: bool = True) -> None:
-        """From now on drop everything, because what comes is Spark's way of dying; or nothing any more."""
+        """Drop everything from now on: Spark is shutting down."""
         self._is_muted = on and not os.environ.get("LANEWAY_DEBUG")
 
     def _follow(self, read: int) -> None:
@@ -63,7 +63,7 @@ class OutputFilter:
 
 
 def _without_farewells(lines: Iterable[str]) -> Iterator[str]:
-    """Leave out the tracebacks of pyspark's own processes that Spark ends because they were idle for a minute."""
+    """Drop the tracebacks of idle pyspark workers that Spark stops after a minute."""
     block = ""
     for line in lines:
         if line.startswith("Traceback (most recent call last)"):

@@ -22,7 +22,7 @@ _SMALL = 2_000  # records: below this one task is faster than several, because e
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """What is finished of a partition: every offset before *end*, but for the unfinished ones.
+    """The finished offsets of a partition: all before *end* except the unfinished ones.
 
     Example:
         >>> Position(9, (5, 7)).begin
@@ -31,26 +31,25 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
     end: int
     unfinished: tuple[int, ...] = ()
-    """Ascending."""
+    """In ascending order."""
 
     @property
     def begin(self) -> int:
-        """The lowest offset that is not finished."""
         return self.unfinished[0] if self.unfinished else self.end
 
     @property
     def text(self) -> str:
-        """The finished offsets past the first unfinished one, for the metadata of a commit; as many as fit."""
+        """The finished map of a commit: finished offsets after the first unfinished one, as many as fit."""
         return encode_finished(self.begin, self.end, self.unfinished)
 
     @classmethod
     def of(cls, offset: int, text: str) -> Position:
-        """What a commit says."""
+        """Parse a commit."""
         finished = decode_finished(offset, text)
         return cls(offset) if finished is None else cls(finished.end, tuple(finished.missing(offset)))
 
     def finished_from(self, start: int) -> FinishedMap | None:
-        """What is finished at *start* or past it; None when nothing is."""
+        """The finished offsets from *start* on; None when there are none."""
         ranges = []
         for offset in (*self.unfinished, self.end):
             if offset > start:
@@ -59,14 +58,14 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
         return FinishedMap(ranges) if ranges else None
 
     def moved(self, reached: int, unfinished: Iterable[int]) -> Position:
-        """After reading on from the begin up to *reached*, when these offsets before it are unfinished."""
+        """The position after reading up to *reached* with these unfinished offsets."""
         if reached >= self.end:
             return Position(reached, tuple(unfinished))
         return Position(self.end, (*unfinished, *(offset for offset in self.unfinished if offset >= reached)))
 
 
 def merged(positions: Iterable[Position]) -> Position:
-    """What several handlers have finished together."""
+    """What all of several handlers have finished."""
     found = list(positions)
     if len(found) == 1:
         return found[0]
@@ -77,22 +76,21 @@ def merged(positions: Iterable[Position]) -> Position:
 
 @dataclass(frozen=True)
 class Part:
-    """A partition of the source or of a retry topic, as a task has to do with it."""
+    """A partition of the source or of a retry topic in a task."""
 
     topic: str
     partition: int
     positions: Mapping[str, Position]
-    """What each handler that reads it has finished already."""
+    """The position of each handler that reads it."""
     stop: int
-    """Where reading ends: at the end of the log when the batch was planned, or before what is not due yet."""
+    """Where reading ends: the end of the log when the batch was planned, or the first record that is not due."""
     log_end: int
-    """The end of its log, when it is a retry topic's."""
+    """The end of its log; for a retry topic."""
     since: int
-    """From when on copies of its records count, in milliseconds since the epoch."""
+    """The time since which copies of its records count, in milliseconds since the epoch."""
 
     @property
     def place(self) -> Place:
-        """Topic and partition."""
         return (self.topic, self.partition)
 
     @cached_property
@@ -102,58 +100,50 @@ class Part:
 
     @cached_property
     def length(self) -> int:
-        """How many offsets are read."""
         return max(0, self.stop - self.position.begin)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What one task does: some partitions of the source and of its retry topics, for all handlers."""
+    """One task: some partitions of the source and of its retry topics, for all handlers."""
 
     parts: tuple[Part, ...]
     lanes: Mapping[str, int]
-    """How many lanes each handler has."""
+    """The number of lanes of each handler."""
     is_recovering: bool = False
-    """Some of the records may have been worked on by a run that was killed."""
+    """Whether a killed run may have handled some of the records."""
     batch: int = 0
     topic_id: str = ""
-    """Of the source."""
+    """The id of the source topic."""
 
 
 class TaskReport(msgspec.Struct, frozen=True):
-    """The row of a task: how far it has come, and its counts."""
+    """The row of a task: its positions and counts."""
 
     batch: int
     attempt: int
-    """Spark's number of the attempt; later ones have higher numbers."""
+    """Spark's attempt number; later attempts have higher numbers."""
     source: str
     topic_id: str
-    """Of the source; empty when it is not known."""
+    """The id of the source topic; empty when unknown."""
     positions: list[tuple[str, str, int, Position]]
-    """Handler, topic, partition and position."""
     since: list[tuple[str, int, int]]
-    """Topic, partition, and the time from which on copies count."""
+    """Topic, partition, and the time since which copies count."""
     tallies: dict[int, Tally]
-    """The counts of each handler, by the number under which they were sent while the task ran."""
+    """The counts of each handler, by the number under which they were sent during the task."""
 
     def encode(self) -> bytes:
-        """As bytes."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> TaskReport:
-        """From bytes."""
         return msgspec.msgpack.decode(data, type=cls)
 
 
 def pack(parts: Iterable[Part], *, tasks: int) -> list[tuple[Sequence[Part], float]]:
     """Pack partitions into at most *tasks* shares of about equal length; each with its fraction of the whole.
 
-    The partitions of one number belong together. The longest goes first into the emptiest share.
-
-    Args:
-        parts: what the batch has to do with.
-        tasks: most shares.
+    Partitions with the same number stay together. The longest goes first into the emptiest share.
     """
     by_number: dict[int, list[Part]] = {}
     for part in parts:

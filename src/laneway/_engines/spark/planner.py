@@ -13,7 +13,7 @@ from laneway._engines.spark.plan import Part, Position, TaskSpec, merged, pack
 from laneway._engines.spark.source_topic import SourceTopic, check_starts
 from laneway._engines.spark.worker import routes_of
 from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, Place
-from laneway._runtime.feeds import ABSENT, LOOK, Feeds, patiently
+from laneway._runtime.feeds import ABSENT, LOOK, Feeds, until_answered
 from laneway._runtime.recreated import size_at_start
 from laneway.errors import DataLossError
 from laneway.observe import logger
@@ -28,17 +28,17 @@ _log = logger("spark")
 
 Places = dict[Place, int]
 Batch = dict[str, int]
-"""What Spark keeps in its log: the number of a batch. Where it begins and ends only the group and the planner know."""
+"""The batch number, which is all that Spark logs. The group and the planner know where a batch begins and ends."""
 
-_WAIT = 0.1  # seconds a call waits for records before it says that there are none; Spark then asks again at once
-_LOOK_AT_ID = 1.0  # seconds between looks at the source's id while there is nothing to do
+_WAIT = 0.1  # seconds a call waits for records; then Spark calls again at once
+_LOOK_AT_ID = 1.0  # seconds between checks of the source's id while idle
 _NUMBER = "batch"
 
 
 class Planner:
-    """Plans the batches of one topic and its retry topics: each is a span of what the group has not finished.
+    """Plans the batches of one topic and its retry topics, from the offsets that the group has not finished.
 
-    Spark calls it from one thread. When the brokers do not answer it plans nothing, and the query waits.
+    Spark calls it from one thread. While the brokers do not answer it plans nothing, and the query waits.
     """
 
     def __init__(self, stream: QuerySpec) -> None:
@@ -55,36 +55,34 @@ class Planner:
         self._source = SourceTopic(stream, self._admin)
         self._commits = GroupCommits(self._group, self._source.name)
         self._positions: dict[str, dict[Place, Position]] = {name: {} for name in stream.routes}
-        """What each handler has finished."""
         self._topic_id = ""
         self._batch = 0
         self._ends: Places = {}
-        """Where the batch ends that was planned last."""
         self._target: Places | None = None
         self._recovered: Places | None = None
-        """Ends of the logs at the start: a run that was killed cannot have worked on anything past them."""
+        """Ends of the logs at the start: a killed run cannot have handled records after them."""
         self._is_unclean = False
-        """A run that was killed may have worked on what the first batch reads."""
+        """Whether a killed run may have handled records of the first batch."""
         self._recreated: set[str] = set()
-        """Retry topics that were recreated and are to be read from their starts."""
+        """Recreated retry topics, which are read from their starts."""
 
     def initial(self) -> Batch:
-        """A query begins at the group's offsets, else where the start policy says."""
-        patiently(self._begin)
+        """Start at the group's offsets, or where the start policy says."""
+        until_answered(self._begin)
         return {_NUMBER: 0}
 
     def freeze(self) -> None:
-        """From now on plan nothing past the ends the logs have at this moment."""
-        self._target = patiently(lambda: self._feeds.ends({}))
+        """Plan nothing beyond the present ends of the logs."""
+        self._target = until_answered(lambda: self._feeds.ends({}))
         if self._stream.errors is not None:
             ends = self._stream.errors.ends
             self._target = {place: min(end, ends.get(place[1], 0)) for place, end in self._target.items()}
 
     def latest(self, start: Batch) -> Batch:
-        """The next batch; *start* itself when there is nothing to do. Spark asks only when no batch runs."""
-        self._take_in()
+        """The next batch; *start* itself when there is none. Spark asks only when no batch runs."""
+        self._take_positions()
         if self._line.orders.is_stopping:
-            self._commits.commit_for_good(self._done(), self._topic_id)
+            self._commits.commit_final(self._done(), self._topic_id)
             self._line.answer(is_drained=True)
             time.sleep(LOOK)
             return start
@@ -95,7 +93,7 @@ class Planner:
                 time.sleep(LOOK)
                 if self._target is None or self._line.orders.is_stopping:
                     return start
-                continue  # the answer that nothing waits would end a run that handles what there is
+                continue  # the answer "no records" would end a run with `once`
             try:
                 self._ends = self._next()
             except BrokerUnavailableError:
@@ -106,16 +104,15 @@ class Planner:
                 self._batch += 1
                 return {_NUMBER: self._batch}
             if self._target is not None:
-                self._commits.commit_for_good(self._done(), self._topic_id)
+                self._commits.commit_final(self._done(), self._topic_id)
             if self._target is not None or time.monotonic() >= deadline or self._line.orders.is_stopping:
                 return start
             time.sleep(LOOK)
 
     def tasks(self) -> list[TaskSpec]:
-        """The tasks of the batch that was planned last."""
         begin = self._places()
         if self._recovered is None or len(self._stream.feeds) > 1:
-            patiently(self._feeds.look)
+            until_answered(self._feeds.look)
             self._recovered = self._recovered or dict(self._feeds.logs)
         topic_id, recovered = self._topic_id, self._recovered
         self._feeds.tend(lambda: self._line.answer(loss=self._source.guard(topic_id, begin)))
@@ -143,31 +140,31 @@ class Planner:
 
     @staticmethod
     def _lanes(route: HandlerSpec, pool: int, count: int, share: float) -> int:
-        """Lanes of a task: of a pool of all partitions as much as it has of the work; strict ones stay with theirs."""
+        """Lanes of a task: its fraction of the pool of all partitions; strict lanes stay with their partition."""
         lanes = max(1, route.lanes)
         return lanes * count if route.strict else max(1, round(lanes * pool * share))
 
-    def _take_in(self) -> None:
-        """Learn what the last batch has finished, look whether topics were recreated, and commit what that changes."""
+    def _take_positions(self) -> None:
+        """Take the positions of the last batch, check for recreated topics, and commit the consequences."""
         self._feeds.rest()
         self._is_unclean &= not self._ends
         if self._ends:
             progress = self._line.progress(self._batch)
             if progress is None:
-                patiently(self._as_the_group_says)
+                until_answered(self._as_the_group_says)
             else:
                 for name, topic, partition, position in progress.positions:
                     self._positions[name][topic, partition] = position
             self._commits.committed({place: self._merged(place) for place in self._ends}, self._topic_id)
         self._ends = {}
-        self._notice_renewed()
+        self._log_recreated()
         is_new = self._commits.is_new(self._done())
         with suppress(BrokerUnavailableError):  # a commit names its topic: if that was recreated, the next run knows
             self._restart_if_other(at_most=0.0 if is_new else _LOOK_AT_ID)
         self._commits.commit(self._done(), self._topic_id)
 
     def _as_the_group_says(self) -> None:
-        """Begin again at what is committed: it is never more than what is finished."""
+        """Reset the positions to the committed ones, which are never ahead of the finished ones."""
         known = self._group.known(self._ends)
         for place in self._ends:
             if place in known:
@@ -194,13 +191,13 @@ class Planner:
         self._commits.commit_first(self._done(), self._topic_id)
 
     def _next(self) -> Places:
-        """Where the next batch ends in each partition in which something waits."""
+        """Where the next batch ends in each partition that has records."""
         ends = self._target if self._target is not None else self._feeds.ends(self._places())
         if self._recovered is None:
             self._recovered = dict(self._feeds.logs)
-        self._notice_renewed()
-        if any([self._start_recreated(), *(self._see(place, ends) for place in ends)]):
-            return self._next()  # what is due was asked for what lies past other positions
+        self._log_recreated()
+        if any([self._start_recreated(), *(self._set_position(place, ends) for place in ends)]):
+            return self._next()  # the due offsets were requested for other positions
         begin = self._places()
         waiting = {place: end for place, end in ends.items() if end > begin[place]}
         if self._is_unclean and (
@@ -215,11 +212,11 @@ class Planner:
                 return {}
         return waiting
 
-    def _see(self, place: Place, ends: Places) -> bool:
-        """Begin with a partition that is new, and again with a log that is shorter than what was read of it.
+    def _set_position(self, place: Place, ends: Places) -> bool:
+        """Set the position of a new partition, or of a log that is shorter than its position.
 
         Returns:
-            Whether its position has changed.
+            Whether the position changed.
         """
         known, (topic, partition) = self._positions[self._readers(place[0])[0]].get(place), place
         if known is None:
@@ -235,7 +232,7 @@ class Planner:
         return is_past
 
     def _restart_if_other(self, at_most: float = 0.0) -> bool:
-        """Begin everything anew when the source was deleted and recreated; whether that is so."""
+        """Start over when the source was deleted and recreated; whether it was."""
         source, begin = self._source.name, self._places()
         if not self._source.is_other(self._topic_id, begin, at_most=at_most):
             self._topic_id = self._topic_id or self._source.id(at_most=_LOOK_AT_ID)
@@ -248,7 +245,7 @@ class Planner:
         for name in self._readers(source):
             kept = {place: at for place, at in self._positions[name].items() if place[0] != source}
             self._positions[name] = kept | {(source, partition): Position(0) for partition in partitions}
-        if self._recovered is not None:  # no run has worked on anything of the new one
+        if self._recovered is not None:  # no run has handled records of the new topic
             self._recovered = {place: end for place, end in self._recovered.items() if place[0] != source}
         if self._target is not None:
             ends = self._feeds.ends({place: at for place, at in begin.items() if place[0] != source})
@@ -259,23 +256,23 @@ class Planner:
         self._commits.commit(self._done(), self._topic_id)
         return True
 
-    def _notice_renewed(self) -> None:
-        """Tell of retry topics that were deleted, with what waited in them."""
+    def _log_recreated(self) -> None:
+        """Log retry topics that were deleted, and how many records were lost with them."""
         while self._feeds.renewed:
             topic, seen = self._feeds.renewed.popitem()
             begin = self._places()
             waited = sum(max(0, end - begin.get(place, 0)) for place, end in seen.items())
             is_used = waited or any(offset for place, offset in begin.items() if place[0] == topic)
-            told = f"at least {waited} records that waited in it are lost" if waited else "what waited in it is lost"
+            told = f"at least {waited} deferred records are lost" if waited else "its deferred records are lost"
             text = f"the retry topic {topic} was deleted while it was in use: {told}"
             if is_used and not self._stream.skip_lost:
-                raise DataLossError(f"{text}. To go on without them set on_data_loss: continue")
+                raise DataLossError(f"{text}. To continue without them, set on_data_loss: continue")
             if is_used:
                 _log.warning(text)
             self._recreated.add(topic)
 
     def _start_recreated(self) -> bool:
-        """Begin with recreated retry topics at their starts; whether there were any."""
+        """Start recreated retry topics at their beginnings; whether there were any."""
         recreated = tuple(self._recreated)
         for topic in recreated:
             places = [place for place in self._places() if place[0] == topic]
@@ -296,7 +293,7 @@ class Planner:
         return merged(self._positions[name][place] for name in self._readers(place[0]))
 
     def _places(self) -> Places:
-        """Partition to the offset before which everything is finished."""
+        """The first unfinished offset of each partition."""
         return {
             place: self._merged(place).begin
             for feed in self._stream.feeds
@@ -305,7 +302,7 @@ class Planner:
         }
 
     def _done(self) -> dict[Place, Position]:
-        """What may be committed: not a retry topic that was recreated, or what is in it would be passed over."""
+        """The positions that may be committed: not those of a recreated retry topic, whose records would be skipped."""
         return {place: self._merged(place) for place in self._places() if place[0] not in self._recreated}
 
     def _start(self, place: Place) -> int:

@@ -18,7 +18,6 @@ from laneway.errors import DataLossError, EngineError
 from laneway.observe import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import timedelta
     from pathlib import Path
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from laneway._engines.spark.control_server import Channel
     from laneway._engines.spark.query_spec import QuerySpec
+    from laneway._runtime.report import Reporter
     from laneway.observe import Event
 
 __all__ = ["Query"]
@@ -36,23 +36,15 @@ _number = 0
 
 
 class Query:
-    """Runs one stream; tells of each batch through *batch_done*, on a thread of Spark's.
+    """Runs one topic's streaming query, and reports each batch on a thread of Spark's."""
 
-    Args:
-        stream: what it reads.
-        batch_done: called with topic, number, tally and the events that `new_events` has not given.
-        channel: to its processes.
-    """
-
-    def __init__(
-        self, stream: QuerySpec, batch_done: Callable[[str, int, Tally, list[Event]], None], channel: Channel
-    ) -> None:
+    def __init__(self, stream: QuerySpec, reporter: Reporter, channel: Channel) -> None:
         self._stream = stream
-        self._batch_done = batch_done
+        self._reporter = reporter
         self._channel = channel
         self._lock = threading.Lock()
         self._given: Counter[tuple[int, int]] = Counter()
-        """How many events of each handler in each attempt at a task of this batch were given."""
+        """How many events of each handler and task attempt of this batch were reported."""
         self._kinds: Counter[type] = Counter()
         self.is_batch_over = threading.Event()
         self._folder: Path | None = None
@@ -67,11 +59,11 @@ class Query:
         """Start the query.
 
         Args:
-            spark: where.
-            folder: a new one of this machine, where Spark keeps the numbers of its batches.
+            spark: the session.
+            folder: a new folder of this machine for the numbers of its batches.
             trigger: how often a batch may start.
-            once: end when what there is at the start is handled.
-            name: of the data source, when it is to take the place of an earlier one; Spark never forgets one.
+            once: end when the records present at the start are handled.
+            name: the data source to replace; Spark never removes one.
         """
         self._folder = folder
         name = name or _new_name()
@@ -91,47 +83,46 @@ class Query:
 
     @property
     def is_active(self) -> bool:
-        """Whether the query runs."""
         return bool(self._query.isActive)
 
     @property
     def is_drained(self) -> bool:
-        """Whether the batch that ran when the stop was asked for is committed, and no other will come."""
+        """Whether the last batch is committed and no other follows."""
         return not self.is_active or self._channel.answer.is_drained
 
     def ask_to_stop(self) -> None:
-        """Let the running batch end and plan no other."""
+        """Finish the running batch, and plan no other."""
         self._channel.order(is_stopping=True)
 
     def pause(self, *, on: bool) -> None:
-        """Plan no further batch, or go on."""
-        self._pauses += on  # numbered, or a pause could be confirmed by what is left of the one before it
+        """Plan no further batch, or continue."""
+        self._pauses += on  # numbered: a late confirmation of an earlier pause must not count
         self._channel.order(pause=self._pauses if on else 0)
 
     @property
     def is_paused(self) -> bool:
-        """Whether a pause was asked for and no batch runs: the last one is in Spark's commit log."""
+        """Whether a requested pause is in effect: the last batch is in Spark's commit log."""
         return self._channel.answer.paused == self._pauses or not self.is_active
 
     def spread_over(self, tasks: int) -> None:
-        """Cut the work of each handler into so many tasks, from the next batch on."""
+        """Set the number of tasks, from the next batch on."""
         if tasks != self._channel.orders.tasks:
             self._channel.order(tasks=tasks)
 
     @property
     def live(self) -> Tally:
-        """The counts so far of the batch that runs."""
+        """The counts of the running batch."""
         total = Tally()
         for figures in self._channel.running():
             total.add(figures.tally)
         return total
 
     def notices(self) -> list[str]:
-        """What tasks and planner wait for, as said since the last call."""
+        """The warnings of tasks and planner since the last call."""
         return self._channel.notices()
 
     def new_events(self) -> list[Event]:
-        """The events of the batch that runs, each once; `batch_done` gets the others."""
+        """New events of the running batch; the report of the batch has the others."""
         with self._lock:
             running = self._channel.running()
             return [event for each in running for event in self._new((each.attempt, each.task), each.tally)]
@@ -147,12 +138,12 @@ class Query:
         return kept
 
     def end(self) -> None:
-        """Stop now, whatever runs."""
+        """Stop now."""
         self._is_ending = True
         self._query.stop()
 
     def raise_if_failed(self) -> None:
-        """Raise what ended the query, or must end it now, in our words."""
+        """Raise the error that ended the query, or must end it now."""
         loss = self._channel.answer.loss
         if loss and not self._is_ending:
             raise DataLossError(loss)
@@ -167,23 +158,23 @@ class Query:
 
     def _collect(self, frame: Any, batch: int) -> None:
         total = Tally()
-        # A stop in mid-batch fails this job. It must go on failing: a return would tell Spark that the batch is done.
+        # A stop in mid-batch fails this job. It must keep failing: if it returned, Spark would take the batch for done.
         found = [TaskReport.decode(bytes(row.report)) for row in frame.collect()]
         self._commit(found)
         tallies = {(report.attempt, number): tally for report in found for number, tally in report.tallies.items()}
         for tally in tallies.values():
             total.add(tally)
-        total.lanes = sum(tally.lanes for tally in tallies.values())  # tasks of one batch run side by side
+        total.lanes = sum(tally.lanes for tally in tallies.values())  # tasks of one batch run concurrently
         with self._lock:
             self._channel.batch_over([report.attempt for report in found])
             events = [event for name, tally in tallies.items() for event in self._new(name, tally)]
             self._given.clear()
             self._kinds.clear()
         self.is_batch_over.set()
-        self._batch_done(self._stream.topic, batch, total, events)
+        self._reporter.batch(self._stream.topic, total, events, batch)
 
     def _commit(self, reports: list[TaskReport]) -> None:
-        """Commit what the tasks of a batch have finished; only then may Spark take it for done."""
+        """Commit the positions of a batch, before Spark takes it for done."""
         if not reports:
             return
         if self._group is None:
@@ -209,7 +200,7 @@ def _new_name() -> str:
 
 
 def _as_engine_error(text: str, stream: QuerySpec) -> EngineError:
-    """Find the line that tells the cause in Spark's pages of text."""
+    """Find the cause in Spark's pages of text."""
     lines = [line.strip() for line in text.splitlines()]
     for line in lines:
         if "DataLossError:" in line:

@@ -40,7 +40,7 @@ logger.pythonrunner.name = org.apache.spark.sql.execution.python.streaming
 logger.pythonrunner.level = off
 """
 _LOGGING_OF_FAILURES = """\
-# Why a query failed is raised, and told in one line; here it would come a second time with two stack traces.
+# The error of a query is raised and logged in one line; here it would appear again with two stack traces.
 logger.query.name = org.apache.spark.sql.execution.streaming.runtime
 logger.query.level = off
 """
@@ -59,11 +59,11 @@ def session_conf(master: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
-        # How long Spark waits before it asks again for new records; the planner does the waiting.
+        # How long Spark waits before it asks for new records again; the planner waits instead.
         "spark.sql.streaming.pollingDelay": "1ms",
         "spark.sql.streaming.noDataProgressEventInterval": "1h",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
-        # The tallies tell more than the UI, which shows every setting to whoever can reach it.
+        # The tallies say more than the UI, which shows every setting to anyone who can connect.
         "spark.ui.enabled": "true" if ui else "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -86,10 +86,10 @@ def session_conf(master: str, *, ui: bool, extra: Mapping[str, str]) -> dict[str
 def open_session(
     app: str, master: str, conf: Mapping[str, str], spill: OutputFilter | None = None
 ) -> tuple[SparkSession, bool]:
-    """The running session, or a new one whose output goes into *spill*; and whether it is new, and so ours to stop.
+    """The running session, or a new one whose output goes to *spill*; and whether it is new, so that we stop it.
 
-    No option is an argument of a process, which every user of the machine could read. What the JVM has to know at its
-    start comes in a file that only this user can read; secrets are not in it and follow over the gateway.
+    Options are never command line arguments, which every user of the machine can read. Options that the JVM needs at
+    its start are in a file that only this user can read; secrets follow over the gateway.
     """
     from pyspark.sql import SparkSession
 
@@ -117,7 +117,7 @@ def open_session(
 
 
 def _start_java(settings: Mapping[str, str], folder: Path) -> None:
-    """Start the JVM, unless one runs; without this the session would start it, with every option as an argument."""
+    """Start the JVM unless it runs. The session itself would start it with every option as an argument."""
     from pyspark import SparkContext
 
     file = folder / "spark.properties"
@@ -132,14 +132,14 @@ def _start_java(settings: Mapping[str, str], folder: Path) -> None:
 
 
 def _escaped(text: str) -> str:
-    r"""A text as Java reads it in a properties file: in ASCII, and with what ends a line or a name as \uXXXX."""
+    """Escape a text for a Java properties file: ASCII, every other character as a Unicode escape."""
     units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     return "".join(chr(unit) if chr(unit).isalnum() and unit < 128 else f"\\u{unit:04x}" for unit in units)
 
 
 @contextmanager
 def _environment(**values: str) -> Iterator[None]:
-    """Set variables for the JVM that is about to start, and put back what was there."""
+    """Set environment variables for the JVM in this block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -154,10 +154,11 @@ def _environment(**values: str) -> Iterator[None]:
 
 @contextmanager
 def _deaf_to_sigterm() -> Iterator[None]:
-    """Let the JVM that is started in this block ignore SIGTERM, as pyspark lets it ignore SIGINT.
+    """Let a JVM started in this block ignore SIGTERM, as pyspark makes it ignore SIGINT.
 
-    A service manager sends SIGTERM to all processes of a service; the JVM must live until the running batch is over.
-    Ignored signals stay ignored in a child, but ignoring it here, even for a moment, could lose a stop.
+    A service manager sends SIGTERM to all processes of a service, and the JVM must live until the running batch is
+    over. Ignored signals stay ignored in a child process, but ignoring it here, even for a moment, could lose a stop
+    request.
     """
     from pyspark import java_gateway
 

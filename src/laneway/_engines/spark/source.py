@@ -21,14 +21,12 @@ SCHEMA = "report binary"
 
 
 class Task(InputPartition):
-    """One task, as Spark carries it."""
-
     def __init__(self, spec: TaskSpec) -> None:
         self.spec = spec
 
 
 class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's calls, passed on. Planning happens in one long process, reading in the tasks' workers."""
+    """Delegates Spark's calls: planning in one long-lived process, reading in the workers of the tasks."""
 
     def __init__(self, stream: QuerySpec) -> None:
         self._stream = stream
@@ -36,7 +34,7 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _planner(self) -> Planner:
-        # Made at the first planning call: the same object is pickled into every task, where there is nothing to plan.
+        # Created at the first planning call: tasks unpickle the same object and plan nothing.
         if self._made is None:
             from laneway._engines.spark.planner import Planner
 
@@ -72,13 +70,13 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def source_of(stream: QuerySpec, name: str) -> type[DataSource]:
-    """A data source class for one stream.
+    """A data source class for one query.
 
-    A class of its own, and not options: Spark shows options in plans and logs, and the stream holds secrets.
+    A class and not options, because Spark shows options in plans and logs, and the specification holds secrets.
     """
 
     class LanewaySource(DataSource):
-        """Offsets of one topic."""
+        """The offsets of one topic."""
 
         @classmethod
         def name(cls) -> str:

@@ -21,14 +21,14 @@ __all__ = ["SourceTopic", "check_starts"]
 
 _log = logger("spark")
 
-_LOOK = 1.0  # seconds between questions while nothing happens
+_LOOK = 1.0  # seconds between requests while idle
 
 
 class SourceTopic:
-    """Recognises a source that was deleted and recreated: its name stays and its id does not.
+    """Detects that a source topic was deleted and recreated: its name is the same, but its id differs.
 
-    With `on_data_loss: continue` the new one is read from its start, else the query ends. The topic of a run over an
-    error topic is not watched.
+    With ``on_data_loss: continue`` the new topic is read from its start, otherwise the query ends. The topic of an
+    error run is not checked.
 
     Args:
         stream: the query.
@@ -45,14 +45,13 @@ class SourceTopic:
 
     @property
     def name(self) -> str:
-        """The topic."""
         return self._stream.topic
 
     def id(self, *, at_most: float = 0.0) -> str:
-        """The id of the topic now, or not so many seconds ago; empty when it is missing, or the brokers do not tell.
+        """The topic's id, cached for some seconds; empty when the topic is missing or brokers are too old.
 
         Raises:
-            BrokerUnavailableError: nobody answered.
+            BrokerUnavailableError: no broker answered.
         """
         if self._is_watched and time.monotonic() - self._asked > at_most:
             self._id = self._admin.topic_ids([self.name]).get(self.name, "")
@@ -60,11 +59,11 @@ class SourceTopic:
         return self._id
 
     def valid(self, known: Mapping[Place, OffsetAndMetadata], topic_id: str) -> dict[Place, OffsetAndMetadata]:
-        """What is committed, without what says nothing about the topic with this id.
+        """The commits that belong to the topic with this id.
 
         Raises:
-            BrokerUnavailableError: nobody answered.
-            DataLossError: there is such a thing, and that is not to be passed over.
+            BrokerUnavailableError: no broker answered.
+            DataLossError: some do not, and ``on_data_loss`` is ``fail``.
         """
         if not (self._is_watched and known):
             return dict(known)
@@ -77,11 +76,11 @@ class SourceTopic:
         return {place: found for place, found in known.items() if place not in lost}
 
     def is_other(self, topic_id: str, offsets: Mapping[Place, int], *, at_most: float = 0.0) -> bool:
-        """Whether these offsets are of a topic that was deleted since.
+        """Whether these offsets belong to a deleted topic.
 
         Raises:
-            BrokerUnavailableError: nobody answered.
-            DataLossError: they are, and that is not to be passed over.
+            BrokerUnavailableError: no broker answered.
+            DataLossError: they do, and ``on_data_loss`` is ``fail``.
         """
         if not differs(topic_id, self.id(at_most=at_most)):
             return False
@@ -89,11 +88,11 @@ class SourceTopic:
         return True
 
     def is_past_end(self, place: Place, offset: int) -> bool:
-        """Whether an offset lies past the end of a log, though the topic seems to be the same.
+        """Whether an offset lies after the end of a log although the topic's id is the same.
 
         Raises:
-            BrokerUnavailableError: nobody answered.
-            DataLossError: it does, and that is not to be passed over.
+            BrokerUnavailableError: no broker answered.
+            DataLossError: it does, and ``on_data_loss`` is ``fail``.
         """
         end = self._admin.high_watermarks([place])[place]
         if offset > end:
@@ -101,12 +100,12 @@ class SourceTopic:
         return offset > end
 
     def guard(self, topic_id: str, offsets: Mapping[Place, int]) -> str:
-        """In the middle of a batch: why the query must end, because the topic was recreated; else an empty text.
+        """Why the query must end in the middle of its batch: the topic was recreated; else an empty text.
 
-        Its tasks would read the new topic at the old offsets, and Spark would begin each one that fails again.
+        The tasks would read the new topic at the old offsets, and Spark would repeat each one that fails.
 
         Raises:
-            BrokerUnavailableError: nobody answered.
+            BrokerUnavailableError: no broker answered.
         """
         if self._stream.skip_lost or not (self._is_watched and topic_id):
             return ""
@@ -115,7 +114,7 @@ class SourceTopic:
         return str(as_loss(describe(self.name, self._stood(offsets), is_recreated=True), self._stream.start))
 
     def _stood(self, offsets: Mapping[Place, int]) -> dict[int, tuple[int, int]]:
-        """Partition to the offset and the end of the log now."""
+        """Each partition's offset and the present end of its log."""
         there = [(self.name, partition) for partition in self._admin.partitions(self.name)]
         if not there:
             raise BrokerUnavailableError(f"there is no topic {self.name}")
@@ -123,7 +122,7 @@ class SourceTopic:
         return {place[1]: (offset, ends.get(place, 0)) for place, offset in offsets.items() if place[0] == self.name}
 
     def _decide(self, topic: str, found: Mapping[int, tuple[int, int]], *, is_recreated: bool) -> None:
-        """End the query because of what was found, or say that it goes on."""
+        """End the query because of data loss, or log that it continues."""
         text = describe(topic, found, is_recreated=is_recreated)
         if not self._stream.skip_lost:
             raise as_loss(text, self._stream.start)
@@ -133,10 +132,10 @@ class SourceTopic:
 
 
 def check_starts(stream: QuerySpec, admin: Admin, begin: Mapping[Place, int], waiting: Iterable[Place]) -> None:
-    """Notice deleted records before any handler runs; a task would run again for each of its attempts.
+    """Detect deleted records before any handler runs; otherwise each attempt of a task would run.
 
     Raises:
-        DataLossError: some are gone, and that is not to be passed over.
+        DataLossError: records are lost, and ``on_data_loss`` is ``fail``.
     """
     if stream.skip_lost:
         return
@@ -147,6 +146,6 @@ def check_starts(stream: QuerySpec, admin: Admin, begin: Mapping[Place, int], wa
             known = begin.get((feed.topic, partition), low)
             if known < low:
                 raise DataLossError(
-                    f"{feed.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log begins at {low} now). "
-                    "They were deleted before they were read. To go on without them set on_data_loss: continue"
+                    f"{feed.topic}[{partition}]: offsets {known} to {low - 1} are gone (the log now begins at {low}). "
+                    "They were deleted before they were read. To continue without them, set on_data_loss: continue"
                 )

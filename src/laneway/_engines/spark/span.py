@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["Span", "SpanSource"]
 
 _WAIT = 0.005  # seconds to wait for records: the client waits as long for the last ones of a range that has gaps
-_BESIDE = 0.002  # seconds between looks at retry topics when the source is read to its end
+_BESIDE = 0.002  # seconds between reads of retry topics when the source is read to its end
 
 
 class Span:
-    """The time in which a task begins records: it ends by time, or when the driver asks for a pause or a stop.
+    """The time in which a task starts records: it ends by time, or when the driver orders a pause or a stop.
 
     Args:
-        line: to the driver.
-        seconds: how long it is.
+        line: the connection to the driver.
+        seconds: its length.
     """
 
     def __init__(self, line: ControlLine, seconds: float) -> None:
@@ -39,7 +39,7 @@ class Span:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further record is to be begun."""
+        """Whether no further record may be started."""
         if not self._is_over:
             orders = self._line.orders
             # For good: what was dropped must not be overtaken by what would be read after a resume.
@@ -48,21 +48,21 @@ class Span:
 
     @property
     def is_last(self) -> bool:
-        """Whether no span follows: a record that waits for its next try need not be waited for."""
+        """Whether no span follows, so that records waiting for a retry are not waited for."""
         return self._line.orders.is_stopping
 
 
 class SpanSource:
-    """Reads ranges of the source's partitions, as a `RecordSource` without a group.
+    """Reads offset ranges of the source's partitions, as a `RecordSource` without a group.
 
-    What is finished by all handlers is left out. A fast handler is not read ahead for: what is handled while it is in
-    the processor's cache takes less time than what waited in a full buffer. A columnar handler that is alone is given
-    tables that are made of the client's messages; with an object for each row it would take 1.6 times as long.
+    Offsets that all handlers have finished are skipped. For a fast handler little is read ahead: records that are still
+    in the processor's cache take less time than those that waited in a full buffer. A single columnar handler gets
+    tables made from the client's messages; an object for each row would take 1.6 times as long.
 
     Args:
-        reader: reads them; it is kept.
-        stops: the partitions, and where reading ends in each.
-        handlers: those that are fed.
+        reader: a kept consumer.
+        stops: where reading ends in each partition.
+        handlers: the handlers to feed.
     """
 
     epoch = 0
@@ -85,19 +85,16 @@ class SpanSource:
         self._has_inherited = any(partition.inherited is not None for partition, _ in stops)
 
     def open(self) -> None:
-        """Begin to read. Until then the reader may be used for something else, such as looking for copies."""
+        """Start to read. Before that the reader may be used to look for copies."""
         self._reader.open(self._ranges)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether every range is read to its end."""
         return self._reader.is_exhausted
 
-    def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
-        """There is no group."""
+    def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None: ...
 
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
-        """Up to *most* records, as soon as there are some."""
         reader = self._reader
         if reader.is_exhausted:
             time.sleep(min(timeout, _BESIDE))
@@ -118,19 +115,15 @@ class SpanSource:
         return records
 
     def known(self, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
-        """Who planned the ranges knows that."""
         del places, timeout
         return {}
 
     def apply_pauses(self) -> None:
-        """Read no partition that has a reason to be paused, and all others."""
         self._reader.pause([number for number, partition in self._partitions.items() if partition.paused])
 
-    def seek(self, place: Place, offset: int) -> None:
-        """Ranges are read from their starts to their ends."""
+    def seek(self, place: Place, offset: int) -> None: ...
 
     def close(self) -> None:
-        """Read nothing more; the connection is kept."""
         if not self._reader.is_exhausted:
             self._settle()
         known = [(self._partitions[number].inherited, start, end) for number, start, end in self._reader.gone]
@@ -149,7 +142,7 @@ class SpanSource:
         return fresh
 
     def _read_table(self, handler: HandlerWorker, timeout: float) -> None:
-        """Give a handler a table, if it has none that waits."""
+        """Give a handler a table, unless one waits already."""
         reader, intake = self._reader, handler.intake
         if intake.has_table:
             return
@@ -174,7 +167,7 @@ class SpanSource:
         return [(found := known[number]) is None or not found.has(offset) for number, offset in places]
 
     def _settle(self) -> None:
-        """Take note of offsets at the ends of ranges that hold no record."""
+        """Finish offsets at the ends of ranges that hold no record."""
         for part in self._ranges:
             partition = self._partitions[part.partition]
             partition.reached = max(partition.reached, self._reader.reached(part))

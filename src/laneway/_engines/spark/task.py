@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
 from laneway._core.commands import Inherit, Load
+from laneway._core.locate import HandlerStatus, Location, Spot, status_of
 from laneway._engines.spark.plan import Position, TaskReport
 from laneway._engines.spark.span import Span, SpanSource
-from laneway._engines.spark.task_look import TaskLook
 from laneway._engines.spark.worker import worker_of
 from laneway._runtime.assignment import FixedAssignment, NothingToRecover, PlannedDue
 from laneway._runtime.flow import Flow
 from laneway._runtime.former_copies import Portion, recover_copies
+from laneway._runtime.health.loop_health import located
 from laneway._runtime.partition import Partition, Partitions
 from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.worker_loop import WorkerLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from laneway._engines.spark.plan import TaskSpec
     from laneway._engines.spark.query_spec import QuerySpec
     from laneway._engines.spark.worker import Worker
+    from laneway._kafka import Place
     from laneway._runtime.handler_worker import HandlerWorker
     from laneway.observe import Tally
 
-__all__ = ["run_task"]
+__all__ = ["TaskHealth", "run_task"]
 
-_LOOK = 0.02  # seconds between looks at the orders while handlers end
+_LOOK = 0.02  # seconds between checks of the orders while handlers end
 
 
 def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
-    """Run a task until its ranges or its time end.
+    """Run a task until its ranges or its span end.
 
-    When this returns, every record that the report calls finished has reached a durable outcome.
+    When this returns, every record that the report calls finished has a durable outcome.
     """
     worker = worker_of(stream)
     context = TaskContext.get()
@@ -72,7 +75,7 @@ def run_task(stream: QuerySpec, spec: TaskSpec) -> TaskReport:
 
 
 class TaskRun:
-    """A `WorkerLoop` over the partitions of a task, and the handlers that it feeds."""
+    """Runs a `WorkerLoop` over the partitions of a task, with the handlers it feeds."""
 
     def __init__(self, worker: Worker, stream: QuerySpec, spec: TaskSpec, span: Span) -> None:
         self._worker = worker
@@ -113,12 +116,12 @@ class TaskRun:
             monitor=PlannedDue({place: self._parts[place].stop for place in beside}),
         )
 
-    def look_at(self, handler: HandlerWorker) -> TaskLook:
-        """How one of the handlers is doing, for the driver."""
-        return TaskLook(handler, [part for part in self._partitions.values() if handler in part.workers])
+    def look_at(self, handler: HandlerWorker) -> TaskHealth:
+        """The status of one handler, for the driver."""
+        return TaskHealth(handler, [part for part in self._partitions.values() if handler in part.workers])
 
     def recover(self, *, is_repeated: bool) -> None:
-        """Let the handlers know what is finished, what waits on retry topics, and what a killed run has copied."""
+        """Load what is finished, what waits on retry topics, and what a killed run has copied into the handlers."""
         parts = self._spec.parts
         for handler in self.handlers:
             spec = handler.spec
@@ -133,7 +136,7 @@ class TaskRun:
             portion = Portion(
                 {part.partition for part in parts},
                 {part.place: (part.position.begin, part.since) for part in parts},
-                # A task that was killed has added to what there was when this one was planned.
+                # A killed task may have added copies after this one was planned.
                 None if is_repeated else {part.place: part.log_end for part in parts if part.topic != spec.topic.name},
                 {place: found for place, found in finished.items() if found is not None},
             )
@@ -147,7 +150,7 @@ class TaskRun:
                 handler.post(Load(waiting))
 
     def work(self) -> None:
-        """Read, and run the handlers, until everything is finished or the span is over and what was begun is."""
+        """Read and handle until everything is finished, or the span is over and no call is in flight."""
         try:
             self._source.open()
             for handler in self.handlers:
@@ -160,7 +163,7 @@ class TaskRun:
                 handler.complete()
             self._drain()
         except BaseException:
-            for handler in self.handlers:  # no call may go on when the task is tried again elsewhere
+            for handler in self.handlers:  # no call may continue when Spark repeats the task elsewhere
                 handler.finish()
                 handler.abandon()
             for handler in self.handlers:
@@ -169,7 +172,7 @@ class TaskRun:
             raise
 
     def positions(self) -> Iterator[tuple[str, str, int, Position]]:
-        """How far each handler has come; each is done but for what was dropped."""
+        """The position of each handler."""
         for place, part in self._parts.items():
             owned = self._partitions[place]
             for handler in self._fed[part.topic]:
@@ -177,20 +180,20 @@ class TaskRun:
                 yield name, *place, part.positions[name].moved(*owned.progress_of(handler))
 
     def close(self) -> list[Tally]:
-        """Check that nothing is left, and give the counts of each handler."""
+        """Check that nothing is left, and return the counts of each handler."""
         tallies = [handler.close() for handler in self.handlers]
         tallies[0].lost += self._source.lost
         tallies[0].gaps += max(0, self._loop.gaps - sum(tally.lost for tally in tallies))
         return tallies
 
     def _is_read(self) -> bool:
-        """Whether nothing more is to be read."""
+        """Whether no more will be read."""
         if self._span.is_over or (self._source.is_exhausted and self._retries.is_idle):
             return True
         return any(handler.is_over for handler in self.handlers)
 
     def _drain(self) -> None:
-        """Wait for the handlers. When the span is over they begin nothing more; when one has failed, none does."""
+        """Wait for the handlers; they start nothing more if the span is over or one of them has failed."""
         is_told: bool | None = None
         while running := [handler for handler in self.handlers if not handler.is_over]:
             has_failed = any(handler.error is not None for handler in self.handlers)
@@ -199,3 +202,43 @@ class TaskRun:
                 for handler in running:
                     handler.finish(is_last=is_last)
             running[0].wait(_LOOK)
+
+
+_PATIENCE = 0.3  # seconds that the lanes may take to answer; an event loop that does not is blocked
+_TIMEOUT = 30.0  # seconds that a message may take, as far as it is known here
+
+Found = tuple[HandlerStatus, list[tuple[str, int, int, int]], list[tuple[Spot, Location]]]
+
+
+class TaskHealth:
+    """Inspects a handler of a task from another thread.
+
+    A record's location is looked up only when the lowest unfinished offset of its partition has not changed since the
+    last look.
+    """
+
+    def __init__(self, handler: HandlerWorker, partitions: Sequence[Partition]) -> None:
+        self._handler = handler
+        self._partitions = partitions
+        self._lows: dict[Place, int] = {}
+
+    def look(self) -> Found | None:
+        """The status now; None when it changed during the look."""
+        try:
+            standing = [self._standing(partition) for partition in self._partitions]
+            stuck = [
+                (topic, number, low)
+                for topic, number, low, delivered in standing
+                if low < delivered and self._lows.get((topic, number)) == low
+            ]
+            self._lows = {(topic, number): low for topic, number, low, _ in standing}
+            locations = located(self._handler, stuck, _PATIENCE)[0] if stuck else {}
+            status = status_of(self._handler.processor, time.monotonic(), _TIMEOUT)
+        except RuntimeError:
+            return None
+        return status, standing, list(locations.items())
+
+    def _standing(self, partition: Partition) -> tuple[str, int, int, int]:
+        # What was delivered comes last: a record that comes meanwhile lies before it, and so counts as under way.
+        end, unfinished = partition.progress_of(self._handler)
+        return *partition.place, unfinished[0] if unfinished else end, partition.delivered

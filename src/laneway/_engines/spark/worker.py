@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker", "leave", "load_app", "routes_of", "worker_of"]
 
-_KEPT = 300.0  # seconds without a task for which clients are kept: to make them anew takes half a second
+_KEPT = 300.0  # seconds that idle clients are kept, because new ones take half a second
 
 _apps: dict[str, App] = {}
 _hosts: dict[str, AppHost] = {}
 _workers: dict[str, Worker] = {}
 _leaving = threading.Lock()
-"""Held by the thread that ends the process; never given back."""
+"""Held by the thread that ends the process; never released."""
 
 
 def load_app(stream: QuerySpec) -> App:
-    """The app of a stream, unpickled once per process."""
+    """The app of a query, unpickled once per process."""
     app = _apps.get(stream.digest)
     if app is None:
         # Appended, never put first: a user's folder must not shadow an installed package.
@@ -51,32 +51,30 @@ def load_app(stream: QuerySpec) -> App:
 
 
 def routes_of(stream: QuerySpec) -> dict[str, HandlerSpec]:
-    """The handlers of a stream by name."""
     app = load_app(stream)
     if stream.errors is not None:
-        # Made here, so that the payload, and with it the host and its setup, is the one of the app itself.
+        # Derived here, so that payload, host and setup are those of the app itself.
         app = ErrorApp(app, stream.errors.partitions)
     return {route.name: route for route in app.routes if route.name in stream.routes}
 
 
 class Worker:
-    """One topic's clients in one process. Made after the fork; used by one task at a time."""
+    """One topic's clients in one process. Created after the fork; used by one task at a time."""
 
     def __init__(self, stream: QuerySpec) -> None:
         self.host = _host_of(stream)
         self.app = stream.app
         self.used = time.monotonic()
-        """When a task last asked for it."""
+        """When a task last used it."""
         self.is_busy = False
-        """A task runs: an end that comes now is not in good order."""
+        """Whether a task runs: then the process cannot end cleanly."""
         self._stream = stream
         routes = routes_of(stream)
         self.readers = {stream.topic: AssignedConsumer(stream.consumer, skip_lost=stream.skip_lost)}
-        """A reader for each topic."""
         self._admin: Admin | None = None
         # The processes of a run over an error topic end with their task: the next run may be far away.
         self._states = {
-            name: HandlerState(route, self.app, dumps=cloudpickle.dumps, keeps_processes=stream.errors is None)
+            name: HandlerState(route, self.app, pickler=cloudpickle, keeps_processes=stream.errors is None)
             for name, route in routes.items()
         }
         errors = {route.error_topic_of(self.app): route.topic.name for route in routes.values() if route.rerun is None}
@@ -86,7 +84,7 @@ class Worker:
         self.sender = sender_of(stream.producer, stream.elsewhere)
 
     def line_to(self, address: ControlAddress | None) -> ControlLine:
-        """The line to the driver of the run whose task this is; the first of a run sends its log lines there, too."""
+        """The connection to the driver of the task's run; the first one of a run forwards log records, too."""
         line = ControlLine(address)
         if line.link is not self._link and line.link is not None:
             self._link = line.link
@@ -95,7 +93,7 @@ class Worker:
         return line
 
     def handlers(self, lanes: Mapping[str, int], stream: QuerySpec) -> list[HandlerWorker]:
-        """The handlers at work, each with so many lanes."""
+        """The handlers, each with a number of lanes."""
         line, app = self.line_to(stream.control), load_app(stream)
         found = []
         for name, state in self._states.items():
@@ -116,18 +114,17 @@ class Worker:
         return found
 
     def reader_of(self, topic: str) -> AssignedConsumer:
-        """The reader of a topic."""
         if topic not in self.readers:
             self.readers[topic] = AssignedConsumer(self._stream.consumer, skip_lost=self._stream.skip_lost)
         return self.readers[topic]
 
     def end_processes(self) -> None:
-        """Let the processes of handlers clean up and end."""
+        """Let child processes of handlers run their cleanup hooks and end."""
         for state in self._states.values():
             state.close()
 
     def close(self) -> None:
-        """Let go of connections and processes. What was sent is acknowledged: no task ends before that."""
+        """Close connections and child processes. Everything sent is acknowledged, because no task ends before that."""
         self.end_processes()
         self.monitor.end()
         for reader in self.readers.values():
@@ -135,14 +132,13 @@ class Worker:
 
     @property
     def admin(self) -> Admin:
-        """Asks for the ends of logs; made when first needed."""
         if self._admin is None:
             self._admin = Admin(self._stream.client)
         return self._admin
 
 
 def leave() -> NoReturn:
-    """End this process, after the cleanup hooks when no task is under way. Any thread may call it; one does it."""
+    """End this process, with the cleanup hooks if no task runs. Any thread may call it; only one ends the process."""
     with _leaving:
         if not any(worker.is_busy for worker in _workers.values()):
             for worker in _workers.values():
@@ -158,7 +154,7 @@ def leave() -> NoReturn:
 
 
 def _host_of(stream: QuerySpec) -> AppHost:
-    """The app of a stream in this process, after its setup; topics share it."""
+    """The app's host in this process, after its setup hooks; topics share it."""
     host = _hosts.get(stream.digest)
     if host is None:
         host = AppHost(load_app(stream))
@@ -169,7 +165,7 @@ def _host_of(stream: QuerySpec) -> AppHost:
 
 
 def worker_of(stream: QuerySpec) -> Worker:
-    """The process's worker for a stream."""
+    """The process's worker for a query."""
     name = f"{stream.name}/{stream.digest}/{stream.errors and stream.errors.partitions}"
     worker = _workers.get(name)
     if worker is None:
@@ -180,7 +176,7 @@ def worker_of(stream: QuerySpec) -> Worker:
 
 
 def _let_go() -> None:
-    """Close the clients of streams that are probably over: a notebook's session outlives many of them."""
+    """Close the clients of queries that are probably over: a notebook's session outlives many of them."""
     since = time.monotonic() - _KEPT
     for name, worker in list(_workers.items()):
         if worker.used < since:

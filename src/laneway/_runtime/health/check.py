@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway._declare.health import lasting
 from laneway._declare.interceptors import name_of
-from laneway._runtime.clients import new_loop
+from laneway._runtime.host import new_loop
 from laneway.errors import SettingsError, text_of
 
 if TYPE_CHECKING:
@@ -27,16 +27,13 @@ _LONGEST = 300  # characters of an error's text
 
 
 class LoopOwner(Protocol):
-    """Has an event loop that runs on a thread."""
-
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; made when it is first asked for."""
-        ...
+        """The loop; created at the first use."""
 
 
 def check_function(settings: Settings) -> Callable[[], Any] | None:
-    """The function that ``health.check`` names; None when it names none.
+    """The function named by ``health.check``; None when it is not set.
 
     Raises:
         SettingsError: there is no such function.
@@ -49,7 +46,7 @@ def check_function(settings: Settings) -> Callable[[], Any] | None:
         found = getattr(importlib.import_module(module), name, None)
     except Exception as error:  # user code: any error of the module is a problem of this setting
         words = f"module {module!r} cannot be imported: {type(error).__name__}: {text_of(error)}"
-        fix = "correct the name, or start where the module can be found"
+        fix = "correct the name, or start laneway in the folder of the module"
         raise SettingsError([settings.problem("health.check", words, fix)]) from error
     if not callable(found):
         words = f"module {module!r} has no function {name!r}"
@@ -58,13 +55,13 @@ def check_function(settings: Settings) -> Callable[[], Any] | None:
 
 
 class HealthCheck:
-    """Calls the function about once a second, on a thread of its own, where it may hang as long as it likes.
+    """Calls a health check about once a second, on its own thread, where it may hang.
 
     Args:
-        function: gives whether all is well; sync or async. What it raises counts as no, and None as yes.
-        loops: has the loop that async handlers run on, for a function that is async; None for a loop of its own.
+        function: sync or async; an exception or a false result counts as no, None as yes.
+        loops: has the event loop of async handlers, for an async check; None for its own loop.
         every: seconds between calls.
-        timeout: seconds without an answer after which it counts as no.
+        timeout: seconds without an answer that count as no.
     """
 
     def __init__(
@@ -87,7 +84,7 @@ class HealthCheck:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is to be handled, in words; None when all is well. Any thread may ask."""
+        """Why no call may be started; None when the check passes. Any thread may ask."""
         began = self._began
         waited = 0.0 if began is None else time.monotonic() - began
         if waited > self._timeout:
@@ -95,11 +92,10 @@ class HealthCheck:
         return self._answer
 
     def start(self) -> None:
-        """Begin to call it."""
         self._thread.start()
 
     def end(self) -> None:
-        """Call it no more. One that hangs is left to itself."""
+        """Stop calling it, without waiting for a call that hangs."""
         self._is_over.set()
 
     def _work(self) -> None:
@@ -116,7 +112,7 @@ class HealthCheck:
             answer = self._function()
             if inspect.isawaitable(answer):
                 answer = self._awaited(answer)
-            return None if answer is None or answer else f"the check {self._name!r} says no"  # noqa: TRY300 - may raise too
+            return None if answer is None or answer else f"the check {self._name!r} returned false"  # noqa: TRY300 - may raise too
         except Exception as error:  # noqa: BLE001 - user code
             words = " ".join(f"{type(error).__name__}: {text_of(error)}".split())[:_LONGEST]
             return f"the check {self._name!r} failed: {words}"

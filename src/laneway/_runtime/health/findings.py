@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from laneway._runtime.health.progress import Progress
     from laneway._runtime.health.snapshot import MemberStatus, Snapshot
 
-__all__ = ["found_at"]
+__all__ = ["findings_of"]
 
 _SHOWN = 10  # stalled partitions that are findings of their own
 
 
-def found_at(
+def findings_of(
     progress: Progress, seen: Snapshot, now: float, *, stalled_after: float, minimum_brokers: int
 ) -> Iterator[Finding]:
-    """What is worth saying about one cluster.
+    """The findings about one cluster.
 
     Args:
         progress: of its partitions.
-        seen: how it is now.
-        now: the time, by the monotonic clock.
-        stalled_after: seconds for which a partition may stand still.
-        minimum_brokers: how many brokers there should be.
+        seen: the snapshot.
+        now: the monotonic time.
+        stalled_after: seconds without progress that make a partition stalled.
+        minimum_brokers: with fewer, a warning.
     """
     where, brokers = seen.where, seen.brokers
     if brokers.code:
         yield Finding(Level.CRITICAL, brokers.code, where, brokers.words, now - brokers.since)
     if brokers.brokers is not None and brokers.brokers < minimum_brokers:
-        words = f"there are {brokers.brokers} brokers at {where}, and there should be {minimum_brokers}"
+        words = f"{brokers.brokers} brokers at {where}; at least {minimum_brokers} are expected"
         yield Finding(Level.WARNING, "few-brokers", where, words)
     if seen.member is not None:
         yield from _of_member(seen.member, where, has_partitions=bool(seen.owned))
@@ -50,7 +50,7 @@ def found_at(
         subject = f"{stall.topic}[{stall.partition}]"
         yield Finding(Level.WARNING, "stalled", subject, str(stall), stall.age.total_seconds())
     if len(serious) > _SHOWN:
-        words = f"{len(serious) - _SHOWN} more partitions stand still"
+        words = f"{len(serious) - _SHOWN} more partitions make no progress"
         yield Finding(Level.WARNING, "stalled", where, words, serious[-1].age.total_seconds())
 
 
@@ -66,22 +66,22 @@ def _of_handler(handler: HandlerStatus) -> Iterator[Finding]:
             words = f"{late.words}; records of handler {name!r} wait"
             yield Finding(Level.WARNING, "copies-late", late.topic, words, late.seconds)
     for trouble in handler.troubles:
-        words = f"{trouble_words(trouble)}; records of handler {name!r} wait, and it is tried again"
+        words = f"{trouble_words(trouble)}; records of handler {name!r} wait, and the write is retried"
         yield Finding(Level.CRITICAL, "cannot-write", trouble.topic, words, trouble.seconds)
 
 
 def _of_member(member: MemberStatus, where: str, *, has_partitions: bool) -> Iterator[Finding]:
     if member.silent > member.allowed and not member.is_over:
-        words = f"nothing was asked of the brokers at {where} for {lasting(member.silent)}; the group may give us up"
+        words = f"the consumer has not polled {where} for {lasting(member.silent)}; the group may remove it"
         yield Finding(Level.CRITICAL, "not-polling", where, words, member.silent)
     if has_partitions:
         return
-    killed = f"those of a member that was killed come after its session time-out ({in_words(member.session)})"
+    killed = f"those of a killed member are assigned after its session timeout ({in_words(member.session)})"
     if not member.has_joined:
-        words = f"it waits for the group to give it partitions; {killed}"
+        words = f"waiting for the group to assign partitions; {killed}"
         yield Finding(Level.WARNING, "no-partitions", where, words)
     else:
-        words = f"the group has no partitions for it now; {killed}"
+        words = f"no partitions assigned: the group has more members than partitions; {killed}"
         yield Finding(Level.OK, "spare", where, words)
 
 

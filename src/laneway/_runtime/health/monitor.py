@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from laneway._clock import SystemClock
 from laneway._declare.health import Health, Level, Reason, Stall, moment
-from laneway._runtime.health.findings import found_at
+from laneway._runtime.health.findings import findings_of
 from laneway._runtime.health.progress import Progress
 from laneway._runtime.health.snapshot import Finding
 from laneway._runtime.lifecycle import State
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from laneway._clock import Clock
     from laneway._runtime.health.check import HealthCheck
-    from laneway._runtime.health.snapshot import Watched
+    from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.lifecycle import Lifecycle
     from laneway._runtime.status_file import StatusFile
 
@@ -28,26 +28,25 @@ __all__ = ["HealthMonitor"]
 _log = logger("runtime")
 
 _SYSTEM = SystemClock()
-_EVERY = 1.0  # seconds between looks
-_NOTED = 12.0  # seconds that a notice stays in the state: one of something that lasts is repeated after ten
-_SOON = timedelta(seconds=2)  # a group that is at rest gives partitions sooner
+_EVERY = 1.0  # seconds
+_NOTED = 12.0  # seconds that a warning stays in the state; a lasting one is repeated every ten
+_SOON = timedelta(seconds=2)  # a stable group assigns partitions sooner
 _IDLE = ("no-partitions", "spare")
 _MOST = 100  # stalls in a status
 _AT_WORK = (State.CONSUMING, State.PAUSING, State.PAUSED, State.STOPPING)
 _WORDS = {
-    State.STARTING: "it is starting",
-    State.STOPPING: "it is stopping",
-    State.STOPPED: "nothing runs",
-    State.CLOSING: "it ends its work and leaves",
-    State.CLOSED: "it is closed",
+    State.STARTING: "starting",
+    State.STOPPING: "stopping: records in flight are being finished",
+    State.STOPPED: "not running",
+    State.CLOSING: "closing",
+    State.CLOSED: "closed",
 }
 
 
 class HealthMonitor:
-    """Knows how an app is doing on an engine. Any thread may ask, at any time; nothing here is on the way of a record.
+    """Judges the health of an engine once a second, on its own thread. Any thread may ask.
 
-    A thread of its own looks at the lowest unfinished offset of each partition. What is said is only about partitions
-    that are read here at that moment.
+    It does not slow down processing, and reports only partitions that are read here now.
 
     Args:
         life: the engine's state.
@@ -61,7 +60,7 @@ class HealthMonitor:
         self._minimum_brokers = 1
         self._noted = ("", 0.0)
         self._waits = ""
-        """What the state says of partitions that do not come."""
+        """The message about partitions that are not assigned."""
         self._watched: Sequence[Progress] = ()
         self._check: HealthCheck | None = None
         self._status: StatusFile | None = None
@@ -74,12 +73,12 @@ class HealthMonitor:
     def begin(
         self, status: StatusFile | None, *, stalled_after: timedelta = timedelta(seconds=30), minimum_brokers: int = 1
     ) -> None:
-        """Watch from now on.
+        """Start the monitor.
 
         Args:
-            status: the file that says what is seen.
-            stalled_after: for how long a partition may stand still.
-            minimum_brokers: how many brokers there should be.
+            status: the file to write the status to.
+            stalled_after: how long a partition may make no progress.
+            minimum_brokers: with fewer, a warning.
         """
         self._stalled_after, self._minimum_brokers = stalled_after.total_seconds(), minimum_brokers
         self._is_over, self._status = threading.Event(), status
@@ -87,8 +86,8 @@ class HealthMonitor:
         self._thread = threading.Thread(target=self._repeat, args=(self._is_over,), name="laneway-health", daemon=True)
         self._thread.start()
 
-    def attend(self, watched: Sequence[Watched], check: HealthCheck | None) -> None:
-        """Watch these, and nothing else."""
+    def watch(self, watched: Sequence[HealthSource], check: HealthCheck | None) -> None:
+        """Set the health sources and the health check."""
         with self._lock:
             self._check = check
             self._watched = [Progress(each, self._clock) for each in watched]
@@ -97,7 +96,6 @@ class HealthMonitor:
                 each.count_brokers()
 
     def end(self) -> None:
-        """Watch nothing more."""
         self._is_over.set()
         with self._lock:
             self._watched, self._check = (), None
@@ -107,12 +105,11 @@ class HealthMonitor:
             self._status.remove()
 
     def note(self, words: str) -> None:
-        """Say in the state what is unusual, until it has not been said again for a while. Any thread may call it."""
+        """Show a warning in the state until it is 12 s old. Any thread may call it."""
         self._noted = (words, self._clock.monotonic())
         self._life.note(words)
 
     def health(self) -> Health:
-        """How it is doing now."""
         with self._lock:
             now, used = self._clock.monotonic(), set[tuple[str, str]]()
             reasons = []
@@ -131,7 +128,7 @@ class HealthMonitor:
                 progress.look(is_paused=self._is_paused)
 
     def why(self, after: float) -> list[Stall]:
-        """What stands still for so many seconds, and why; the longest first."""
+        """The partitions without progress for so many seconds, and the cause; the longest first."""
         for progress in self._watched:
             progress.watched.refresh()
         return self._stalls(after)
@@ -153,16 +150,16 @@ class HealthMonitor:
             code = "topic-missing" if detail.startswith("waiting for topic") else "brokers-unreachable"
             yield Finding(Level.CRITICAL, code, "", detail)
         elif state is State.INITIALISING or state in _WORDS:
-            yield Finding(Level.OK, state.value, "", _WORDS.get(state, "it looks for brokers and topics"))
+            yield Finding(Level.OK, state.value, "", _WORDS.get(state, "looking for brokers and topics"))
         trouble = None if self._check is None else self._check.trouble
         if trouble is not None:
             yield Finding(Level.WARNING, "check", "", f"nothing is read, because {trouble}")
         elif self._is_paused:
-            yield Finding(Level.OK, "paused", "", f"it was paused{f': {detail}' if detail else ''}")
+            yield Finding(Level.OK, "paused", "", f"paused by request{f': {detail}' if detail else ''}")
         if state in _AT_WORK:
             for progress in self._watched:
                 seen = progress.look(is_paused=self._is_paused)
-                yield from found_at(
+                yield from findings_of(
                     progress,
                     seen,
                     self._clock.monotonic(),
@@ -171,7 +168,7 @@ class HealthMonitor:
                 )
 
     def look(self) -> None:
-        """What is done once a second."""
+        """Update the state and the status file."""
         for progress in self._watched:
             if words := progress.look(is_paused=self._is_paused).brokers.words:
                 self.note(words)
@@ -182,7 +179,7 @@ class HealthMonitor:
             status.write(self._said(health))
 
     def _note_waiting(self, health: Health) -> None:
-        """Say in the state that the group gives no partitions, and no longer once it does."""
+        """Show in the state that no partitions are assigned, as long as that lasts."""
         since = self._now() - _SOON
         words = next((each.words for each in health.reasons if each.code in _IDLE and each.since < since), "")
         if words and self._life.state is State.CONSUMING:
@@ -228,5 +225,5 @@ class HealthMonitor:
             except Exception:  # noqa: BLE001 - what watches must not end the run, nor be silent
                 if not self._has_complained:
                     self._has_complained = True
-                    _log.exception("the monitor of the health failed; it goes on")
+                    _log.exception("the health monitor failed; it continues")
             is_over.wait(_EVERY)

@@ -15,52 +15,51 @@ if TYPE_CHECKING:
 
     from laneway._clock import Clock
     from laneway._kafka import Place
-    from laneway._runtime.health.snapshot import PartitionStatus, Snapshot, Watched
+    from laneway._runtime.health.snapshot import HealthSource, PartitionStatus, Snapshot
 
 __all__ = ["Progress"]
 
 _SYSTEM = SystemClock()
 _COMMITS = 10.0  # seconds; a commit is due every second
-_FULL = "the partition is not read on before it is finished, because commits can tell of no more records past it"
+_FULL = "the partition is paused until it is finished, because the commit metadata is full"
 
 
 class _Mark(NamedTuple):
-    """Where a partition stands."""
+    """A partition's progress at the last look."""
 
     offset: int
-    """The lowest that is not finished."""
+    """The lowest unfinished offset."""
     kind: str
-    """``begun`` when it was read, ``unread`` when it is only in Kafka, ``idle`` when nothing is to be done."""
+    """``begun`` if it was read, ``unread`` if it is only in Kafka, ``idle`` if there is none."""
     epoch: int
     since: float
-    """Since when all three are what they are."""
+    """Since when offset, kind and epoch are unchanged."""
     behind: float | None
-    """Since when more is finished than the brokers know of."""
+    """Since when finished offsets are not committed."""
     committed: int
 
 
 class Progress:
-    """Remembers the lowest unfinished offset of each partition, and looks up what blocks those that stand still.
+    """Remembers the lowest unfinished offset of each partition, and finds the cause when it does not advance.
 
-    To remember costs no more than a commit, once a second. What blocks a partition is looked for only when it has
-    stood still for a while. Any thread may call it.
+    The cause is looked up only for partitions without progress. Any thread may call it.
 
     Args:
-        watched: what is looked at.
+        watched: the health source.
         clock: the time.
     """
 
-    def __init__(self, watched: Watched, clock: Clock = _SYSTEM) -> None:
+    def __init__(self, watched: HealthSource, clock: Clock = _SYSTEM) -> None:
         self._clock = clock
         self.watched = watched
         self._marks: dict[Place, _Mark] = {}
         self._lock = threading.Lock()
 
     def look(self, *, is_paused: bool) -> Snapshot:
-        """See where the partitions stand; those that are not read here any more are forgotten.
+        """Take a snapshot and update the marks; partitions that are not read here any more are dropped.
 
         Args:
-            is_paused: nothing is to be read, so what waits in Kafka does not stand still.
+            is_paused: whether reading is paused, so that records in Kafka are no stall.
         """
         now, seen = self._clock.monotonic(), self.watched.look()
         ends = seen.brokers.ends
@@ -72,16 +71,16 @@ class Progress:
         return seen
 
     def uncommitted(self) -> dict[Place, float]:
-        """Partitions where records are finished and the brokers do not know that, and for how many seconds."""
+        """Partitions with finished offsets that are not committed, and for how many seconds."""
         now = self._clock.monotonic()
         late = {place: now - mark.behind for place, mark in self._marks.items() if mark.behind is not None}
         return {place: seconds for place, seconds in late.items() if seconds > _COMMITS}
 
     def stalls(self, seen: Snapshot, after: float) -> list[Stall]:
-        """Partitions that have stood still for so many seconds although there is something to do, and why.
+        """Partitions with work but without progress for so many seconds, and the cause.
 
         Args:
-            seen: what `look` has given.
+            seen: the result of `look`.
             after: how many seconds.
         """
         now, ends = self._clock.monotonic(), seen.brokers.ends
@@ -107,7 +106,7 @@ class Progress:
         return _Mark(found.low, kind, found.epoch, since, behind, found.committed)
 
     def _begun(self, seen: Snapshot, begun: Mapping[Place, _Mark], now: float) -> list[Stall]:
-        """Partitions of which something was read and is not finished."""
+        """Stalls of records that were read."""
         if not begun:
             return []
         spots = [(*place, mark.offset) for place, mark in begun.items()]
@@ -131,9 +130,9 @@ def _kind(found: PartitionStatus, end: int, *, is_paused: bool) -> str:
 
 
 def _unread(seen: Snapshot, place: Place, count: int, seconds: float, after: float) -> tuple[str, str]:
-    """Why nothing is read of a partition that has something."""
-    wait = f"{count:,} record{'s wait' if count > 1 else ' waits'} to be read"
+    """Why no record of a partition is read."""
+    wait = f"{count:,} record{'s' if count > 1 else ''} to read"
     delay = seen.delays.get(place[0])
     if delay is not None and seconds < delay + after:
-        return "delay", f"{wait}; each of them when it is {lasting(delay)} old"
-    return "unread", f"{wait}; {seen.partitions[place].waits or 'the brokers give none'}"
+        return "delay", f"{wait}; each is handled when it is {lasting(delay)} old"
+    return "unread", f"{wait}; {seen.partitions[place].waits or 'the brokers return none'}"

@@ -14,73 +14,67 @@ if TYPE_CHECKING:
     from laneway._core.locate import HandlerStatus, Location, Spot
     from laneway._kafka import Place
 
-__all__ = ["Finding", "Located", "MemberStatus", "PartitionStatus", "Snapshot", "Watched"]
+__all__ = ["Finding", "HealthSource", "Located", "MemberStatus", "PartitionStatus", "Snapshot"]
 
 
 class Finding(NamedTuple):
-    """One thing that is worth saying about an engine."""
-
     level: Level
     code: str
     subject: str
-    """What it is about: two findings with the same code and subject are one that lasts."""
+    """The subject: findings with the same code and subject are the same finding over time."""
     words: str
     seconds: float | None = None
-    """How long it has been so, if that is known."""
+    """How long it has lasted, if known."""
 
 
 class PartitionStatus(NamedTuple):
     """A partition that is read here."""
 
     low: int
-    """The lowest offset that is not finished by every handler."""
+    """The lowest offset that some handler has not finished."""
     delivered: int
-    """The offset after the last record that was given to the handlers."""
+    """The offset after the last record given to the handlers."""
     committed: int
-    """The offset that the broker has."""
     epoch: int = 0
-    """Another number means that it was given away, and came back, or that its log began again."""
+    """Changes when the partition was revoked and assigned again, or its log started again."""
     waits: str = ""
-    """Why nothing is read of it now; empty when nothing keeps it from being read."""
+    """Why it is not read; empty if it may be."""
     is_full: bool = False
-    """Whether commits can tell of no more records that are finished past the lowest unfinished one."""
+    """Whether the commit metadata has no room for more finished offsets."""
 
 
 class MemberStatus(NamedTuple):
     """The member of a consumer group."""
 
     has_joined: bool
-    """Whether the group has given it partitions, or said that there are none for it."""
+    """Whether the first assignment has arrived; it may be empty."""
     is_over: bool
     silent: float
-    """Seconds since it last polled."""
+    """Seconds since the last poll."""
     allowed: float
-    """Seconds for which it may be silent."""
+    """Seconds that are allowed between polls."""
     session: timedelta
-    """After this time the group takes partitions from a member that was killed."""
+    """The session timeout, after which the group reassigns a killed member's partitions."""
 
 
 class Snapshot(NamedTuple):
     """One cluster of an app at one moment."""
 
     where: str
-    """The brokers."""
     brokers: BrokerView = BrokerView()
     partitions: Mapping[Place, PartitionStatus] = {}
     handlers: Sequence[HandlerStatus] = ()
-    """One for each handler and process."""
     delays: Mapping[str, float] = {}
-    """Topics whose records wait until they are old, and how old."""
+    """Delayed topics, and the delay in seconds."""
     member: MemberStatus | None = None
-    """None where the engine does not join the group."""
     owned: Collection[Place] = ()
     """The partitions of sources that are read here."""
     findings: Sequence[Finding] = ()
-    """What only this engine knows."""
+    """Findings that only this engine can make."""
 
     @property
     def lag(self) -> dict[Place, int]:
-        """How many records of the partitions are not finished, in Kafka and here."""
+        """Unfinished records of each partition, in Kafka and here."""
         ends = self.brokers.ends
         return {place: max(0, ends[place] - found.low) for place, found in self.partitions.items() if place in ends}
 
@@ -93,21 +87,17 @@ class Located(NamedTuple):
     location: Location
 
 
-class Watched(Protocol):
-    """What an engine lets be watched: the part of an app on one cluster. Any thread may call it."""
+class HealthSource(Protocol):
+    """A health source: one cluster's part of an engine. Any thread may call it."""
 
     def refresh(self) -> None:
-        """Let other processes say how they are, and wait a moment for that."""
-        ...
+        """Request the status of other processes, and wait a moment for it."""
 
     def look(self) -> Snapshot:
-        """How it is now. It asks no broker."""
-        ...
+        """A snapshot, without asking a broker."""
 
     def locate(self, spots: Collection[Spot]) -> list[Located]:
-        """Where unfinished records are; for each one entry for every handler that has not finished it."""
-        ...
+        """The locations of unfinished records: one entry for each handler that has not finished the record."""
 
     def count_brokers(self) -> None:
-        """Keep the number of brokers up to date from now on."""
-        ...
+        """Count the brokers from now on."""

@@ -1,4 +1,4 @@
-"""Stalls in words: what a record waits for, said to a user."""
+"""Stalls: texts that say what a record waits for."""
 
 from __future__ import annotations
 
@@ -12,121 +12,76 @@ if TYPE_CHECKING:
 
 __all__ = ["breaker_words", "cause", "trouble_words"]
 
-_NOT_SAFE = "its copy or message is not safe yet"
-
 
 def cause(found: Location, handler: HandlerStatus) -> tuple[str, str]:
-    """What a record waits for: a code and words.
-
-    Args:
-        found: where it is.
-        handler: how its handler is doing.
-    """
-    words = _WORDS.get(found.code, _worked_on)(found, handler)
-    return ("lane" if found.code == "untaken" else found.code), words
+    """The cause why a record is not finished: a code and a text."""
+    return ("lane" if found.code == "untaken" else found.code), _text(found, handler)
 
 
 def breaker_words(name: str, state: BreakerStatus) -> str:
-    """That a handler's breaker is open, and what is known of it."""
+    """A text about a handler's open breaker."""
     probe = f"the next probe is due in {lasting(state.probe_in)}" if state.probe_in > 0 else "a probe is due"
     return (
-        f"the breaker of handler {name!r} is open for {lasting(state.seconds)} after "
-        f"{state.failures} failures in a row{f', first with {state.error}' if state.error else ''}; {probe}"
+        f"the breaker of handler {name!r} has been open for {lasting(state.seconds)} after {state.failures} "
+        f"consecutive failures{f', first with {state.error}' if state.error else ''}; {probe}"
     )
 
 
 def trouble_words(trouble: Trouble) -> str:
-    """That a topic cannot be written to."""
+    """A text about a topic that cannot be written to."""
     again = f", {trouble.tries} times so far" if trouble.tries > 1 else ""
     return f"cannot write to {trouble.topic}: {trouble.error}{again}"
 
 
-def _running(found: Location, handler: HandlerStatus) -> str:
-    if found.end:
-        return f"handler {handler.handler!r} is at work on a table that reaches to offset {found.end - 1}"
-    words = f"handler {handler.handler!r} has been running for {lasting(found.seconds)}"
-    if found.count > 1:
-        batch, turn = f" with a batch of {found.count:,}", f" with {found.count:,} records, of which it is one"
-        words += batch if handler.is_batch else turn
-    return words + (f", attempt {found.attempt}" if found.attempt > 1 else "")
+def _text(found: Location, handler: HandlerStatus) -> str:  # noqa: PLR0911, PLR0912, C901 - a table
+    name = f"handler {handler.handler!r}"
+    inner = cause(found.inner, handler)[1] if found.inner is not None else ""
+    match found.code:
+        case "running" if found.end:
+            return f"{name} is handling a table that ends at offset {found.end - 1}"
+        case "running":
+            batch, turn = f" with a batch of {found.count:,}", f" with {found.count:,} records, of which it is one"
+            size = "" if found.count <= 1 else batch if handler.is_batch else turn
+            attempt = f", attempt {found.attempt}" if found.attempt > 1 else ""
+            return f"{name} has been running for {lasting(found.seconds)}{size}{attempt}"
+        case "behind":
+            what = "partition" if handler.is_ordered_by_partition else "key"
+            topic, partition, offset = found.head or ("", 0, 0)
+            return f"it waits behind {topic}[{partition}]@{offset} of its {what}: {inner}"
+        case "next-try":
+            due = "" if found.due is None else f", due in {lasting(found.due)}"
+            error = f", after {found.error}" if found.error else ""
+            return f"it waits for its retry, attempt {found.attempt}{due}{error}"
+        case "breaker":
+            if handler.breaker is None:
+                return f"the breaker of {name} was open a moment ago"
+            return breaker_words(handler.handler, handler.breaker)
+        case "untaken":
+            return f"{name} has not started it yet"
+        case "lane":
+            return _lane(name, handler)
+        case "batch":
+            return f"it waits for the batch of {name} to be full"
+        case "acknowledge":
+            return f"{name} has returned without acknowledging it"
+        case "copy":
+            late = [*map(trouble_words, handler.troubles)] or [each.words for each in handler.late]
+            unsafe = f"its copy or message is not acknowledged yet: {'; '.join(late)}" if late else ""
+            return unsafe or handler.trouble or "its copy or message is not acknowledged by the brokers yet"
+        case "loop":
+            return f"the event loop does not answer, because something blocks it; {inner}"
+        case "group":
+            return "the consumer did not poll for too long, and waits until the group confirms its partitions"
+        case "left":
+            return "the next run handles it, because this one is ending"
+        case _:
+            return "it is in flight"
 
 
-def _behind(found: Location, handler: HandlerStatus) -> str:
-    what = "partition" if handler.is_ordered_by_partition else "key"
-    topic, partition, offset = found.head or ("", 0, 0)
-    why = cause(found.inner, handler)[1] if found.inner is not None else ""
-    return f"it waits behind {topic}[{partition}]@{offset} of its {what}: {why}"
-
-
-def _next_try(found: Location, _: HandlerStatus) -> str:
-    due = "" if found.due is None else f", due in {lasting(found.due)}"
-    error = f", after {found.error}" if found.error else ""
-    return f"it waits for its next try, attempt {found.attempt}{due}{error}"
-
-
-def _lane(_: Location, handler: HandlerStatus) -> str:
-    name, busy, lanes = handler.handler, handler.busy, handler.lanes
+def _lane(name: str, handler: HandlerStatus) -> str:
+    busy, lanes = handler.busy, handler.lanes
     if busy >= lanes:
-        return f"it waits for a free lane of handler {name!r}, which are all busy ({lanes:,})"
+        return f"it waits for a free lane of {name}; all {lanes:,} are busy"
     if handler.is_strict and busy:
-        return f"it waits for a free lane of its partition; handler {name!r} has strict lanes"
-    return f"it waits for a lane of handler {name!r}, of which {busy:,} of {lanes:,} are busy"
-
-
-def _copy(_: Location, handler: HandlerStatus) -> str:
-    if handler.troubles:
-        return f"{_NOT_SAFE}: " + "; ".join(map(trouble_words, handler.troubles))
-    if handler.late:
-        return f"{_NOT_SAFE}: " + "; ".join(late.words for late in handler.late)
-    return handler.trouble or "its copy or message has not been acknowledged by the brokers yet"
-
-
-def _breaker(_: Location, handler: HandlerStatus) -> str:
-    if handler.breaker is None:
-        return f"the breaker of handler {handler.handler!r} was open a moment ago"
-    return breaker_words(handler.handler, handler.breaker)
-
-
-def _loop(found: Location, handler: HandlerStatus) -> str:
-    seen = cause(found.inner, handler)[1] if found.inner is not None else ""
-    return f"the event loop does not answer: something blocks it; {seen}"
-
-
-def _group(_: Location, __: HandlerStatus) -> str:
-    return "this process did not poll for too long, and waits for its group to say which partitions are still its own"
-
-
-def _left(_: Location, __: HandlerStatus) -> str:
-    return "it is left for the next start, because this one is ending"
-
-
-def _untaken(_: Location, handler: HandlerStatus) -> str:
-    return f"handler {handler.handler!r} has not taken it up yet"
-
-
-def _batch(_: Location, handler: HandlerStatus) -> str:
-    return f"it waits for the batch of handler {handler.handler!r} to be full"
-
-
-def _acknowledge(_: Location, handler: HandlerStatus) -> str:
-    return f"handler {handler.handler!r} has returned and not acknowledged it yet"
-
-
-def _worked_on(_: Location, __: HandlerStatus) -> str:
-    return "it is being worked on"
-
-
-_WORDS = {
-    "running": _running,
-    "behind": _behind,
-    "next-try": _next_try,
-    "breaker": _breaker,
-    "untaken": _untaken,
-    "lane": _lane,
-    "batch": _batch,
-    "acknowledge": _acknowledge,
-    "copy": _copy,
-    "loop": _loop,
-    "group": _group,
-    "left": _left,
-}
+        return f"it waits for a free lane of its partition; {name} has strict lanes"
+    return f"it waits for a lane of {name}, of which {busy:,} of {lanes:,} are busy"

@@ -1,4 +1,4 @@
-"""A child process as its parent sees it: start it, give it turns, hear its word, kill it."""
+"""ChildProcess: a process that runs a handler, as its parent sees it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,45 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from laneway._runtime.runners.child import DUMP, Start
-from laneway._runtime.runners.process_journal import Journal
+from laneway._runtime.runners.process_frames import Progress, decode_answer, frame_of, take_frame
 
-__all__ = ["Child"]
+if TYPE_CHECKING:
+    from laneway._runtime.runners.process_frames import Answer, Request
+
+__all__ = ["ChildProcess"]
 
 _BOOT = (
     "import pickle, socket, sys; line = socket.socket(fileno={}); reader = line.makefile('rb'); "
     "sys.path[:] = pickle.load(reader); from laneway._runtime.runners.child import main; main(line, reader)"
 )
 _LOOK = 1.0  # seconds at most between looks at a silent child: a process it forked may keep the line open for it
+_GAP = 0.0002  # seconds between reads during a turn: to wake up for each call would cost more than a fast call
 _LEAVE = 30.0  # seconds that cleanups may take
-_DUMP_TIME = 0.1  # seconds that a child gets to note where it hangs
+_DUMP_TIME = 0.1  # seconds that a child gets to write where it hangs
+_LONGEST = 4_000  # bytes of what the interpreter says of a crash; no more fits into a parked copy
 
 
-class Child:
-    """A process that runs a handler, the line to it and its journal.
+class ChildProcess:
+    """Starts a process, asks it to call a handler, receives what came of that, kills it.
 
-    The thread that makes it uses it, and must outlive it: the kernel ends the process with that thread. Any thread may
-    `kill` it.
+    What the child has sent stays readable when it is killed. The thread that makes it uses it, and must outlive it: the
+    kernel ends the process with that thread. Any thread may `kill` it.
     """
 
     def __init__(self, handler: str, main: dict[str, Any], load: bytes) -> None:
-        self.journal = Journal.new()
-        self.was_late = 0.0
-        """When it was killed at its time limit."""
+        self.at = -1
+        """Place of the record of the call under way; -1 when there is none."""
+        self.late_at: int | None = None
+        """Place of the call for which it was killed at its time limit."""
+        self._began = 0.0
         self._lock = threading.Lock()
         self._line, theirs = socket.socketpair()
+        self._crash, crash = os.pipe()
+        os.set_blocking(self._crash, False)
+        self._received = bytearray()
         self._poller = select.poll()
         self._poller.register(self._line, select.POLLIN)
         with theirs:
@@ -49,33 +59,27 @@ class Child:
                 # -P: not what happens to lie in the current folder, before the child knows where to look.
                 [sys.executable, "-P", "-c", _BOOT.format(theirs.fileno()), f"handler={handler}"],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *self.journal.files),
+                pass_fds=(theirs.fileno(), crash),
                 # A group of its own: what the handler starts is killed with it, and Ctrl-C is for the parent.
                 process_group=0,
             )
-        start = Start(os.getpid(), self.journal.files, main, load)
+        start = Start(os.getpid(), crash, main, load)
         self._send(pickle.dumps([path or str(Path.cwd()) for path in sys.path], 5) + pickle.dumps(start, 5))
+        os.close(crash)
 
-    def ask(self, turn: bytes, limit: float | None) -> bytes:
-        """Give it a turn and wait for its word."""
-        self.journal.clear()
-        self._send(turn)
-        return self.word(limit)
+    def ask(self, request: Request) -> None:
+        """Send a request; `receive` gives the answers."""
+        self._send(frame_of(request))
 
-    def word(self, limit: float | None = None) -> bytes:
-        """What it says next; nothing when it is gone, or when a call took longer than *limit* and it was killed."""
-        while not self._poller.poll(self._pause(limit) * 1000):
-            if limit is not None and self._is_late(limit):
-                self._note_where()
-                self.was_late = time.monotonic()
-                self.kill()
-                return b""
-            if self._has_ended():
-                return b""
-        try:
-            return self._line.recv(1)
-        except OSError:
-            return b""
+    def receive(self, limit: float | None = None) -> Answer | None:
+        """The next answer; None when there is none any more: it died, or was killed as a call took longer than that."""
+        while (frame := take_frame(self._received)) is None:
+            if not self._read(limit):
+                return None
+        answer: Answer = decode_answer(frame)
+        if isinstance(answer, Progress):
+            self.at, self._began = answer.begins, time.monotonic()
+        return answer
 
     def kill(self) -> None:
         """End it and what it started, if it still runs."""
@@ -98,30 +102,53 @@ class Child:
             self._kill_group()
             return self._process.wait()
 
+    @property
+    def last_words(self) -> str:
+        """What the interpreter said when it crashed or was to be killed. It can be read once."""
+        with suppress(BlockingIOError):
+            return os.read(self._crash, _LONGEST).decode("utf-8", "replace").strip()
+        return ""
+
     def close(self) -> None:
-        """Close line and journal."""
+        """Close the line."""
         self._line.close()
-        self.journal.close()
+        os.close(self._crash)
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # it is gone, which shows when its word is waited for
+        with suppress(OSError):  # it is gone, which shows when its answer is waited for
             self._line.sendall(data)
 
-    def _pause(self, limit: float | None) -> float:
-        if limit is None:
-            return _LOOK
-        left = self.journal.began + limit - time.monotonic() if self.journal.is_in_call else limit
-        return min(_LOOK, max(0.001, left))
+    def _read(self, limit: float | None) -> bool:
+        """Wait for more; False when nothing more can come."""
+        if self.at >= 0:
+            time.sleep(_GAP)
+        while not self._poller.poll(self._pause(limit) * 1000):
+            is_late = limit is not None and self.at >= 0 and time.monotonic() - self._began >= limit
+            if is_late and self.late_at is None:
+                self.late_at = self.at
+                self._note_where()
+                self.kill()
+            elif self._has_ended() and not self._poller.poll(0):
+                return False
+        try:
+            data = self._line.recv(1 << 20)
+        except OSError:
+            return False
+        self._received += data
+        return bool(data)
 
-    def _is_late(self, limit: float) -> bool:
-        began = self.journal.began
-        return self.journal.is_in_call and time.monotonic() - began >= limit
+    def _pause(self, limit: float | None) -> float:
+        if limit is None or self.at < 0:
+            return _LOOK
+        if self.late_at is not None:
+            return 0.01  # it is about to end
+        return min(_LOOK, max(0.001, self._began + limit - time.monotonic()))
 
     def _note_where(self) -> None:
-        os.kill(self._process.pid, DUMP)
-        end = time.monotonic() + _DUMP_TIME
-        while not self.journal.last_words and time.monotonic() < end:
-            time.sleep(0.005)
+        """Let the interpreter write where it is."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, DUMP)
+        select.select([self._crash], [], [], _DUMP_TIME)
         time.sleep(0.005)  # for the rest of it
 
     def _has_ended(self) -> bool:

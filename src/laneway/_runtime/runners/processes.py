@@ -5,34 +5,31 @@ from __future__ import annotations
 import pickle
 import signal
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.interceptors import Interceptors, name_of
 from laneway._runtime.runners.child import LOADING, Load
-from laneway._runtime.runners.locked import LockedRunner
-from laneway._runtime.runners.process_lane import ProcessLane
+from laneway._runtime.runners.process_lane import ProcessLane, RunEnded
+from laneway._runtime.runners.threads import LaneRunner
 from laneway.errors import DeclarationError
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator, Sequence
 
     from laneway._clock import Clock
     from laneway._core.processor import Processor
-    from laneway._core.scheduler import KeyQueue
     from laneway._declare.handler import HandlerSpec
-    from laneway._declare.record import Record
     from laneway.typing import Source
+
+    Hooks = tuple[Sequence[Callable[[], Any]], Sequence[Callable[[], Any]]]
 
 __all__ = ["ProcessRunner"]
 
-_FETCH = 2_000  # records a fetch; while they are converted no lane's thread gets a word in
-_IDLE = 0.005  # seconds the reader waits for the source
 
-
-class ProcessRunner(LockedRunner):
+class ProcessRunner(LaneRunner):
     """Runs a sync handler's turns in up to *processes* child processes.
 
     Each child has a thread here that gives it turns and waits for its word; that is its lane. The reader's thread owns
@@ -41,7 +38,7 @@ class ProcessRunner(LockedRunner):
     A call that takes longer than the handler's time limit is stopped: its process is killed, its record fails with
     `HandlerTimeoutError`, and only when the process is gone may the next record of its key begin. A process that dies
     by itself fails the record that it was at with `HandlerDiedError`. What came of the records before it in the same
-    turn is known all the same, because a child notes each outcome before it begins the next call.
+    turn is known all the same, because a child sends each outcome before it begins the next call.
 
     Args:
         processor: where turns begin and end; it has as many lanes as there are processes.
@@ -49,10 +46,9 @@ class ProcessRunner(LockedRunner):
         clock: the time.
         lock: guards the processor; processors that share a backlog share it too.
         processes: how many children there may be; each is started when there is work for it.
-        setups: run in each child before its first record.
-        cleanups: run in each child when it ends cleanly.
+        hooks: setups, run in each child before its first record, and cleanups, run when it ends cleanly.
         is_kept: let the children live when a run is over, for further ones: see `take_on` and `close`.
-        dumps: pickles what a child runs; given by a process that has no main module which a child could import.
+        pickler: has `dumps` for what a child runs; not `pickle` where there is no main module to import.
 
     Raises:
         DeclarationError: when the handler cannot run in another process, with what to do.
@@ -66,31 +62,26 @@ class ProcessRunner(LockedRunner):
         lock: threading.Lock | None = None,
         *,
         processes: int,
-        setups: Sequence[Callable[[], Any]] = (),
-        cleanups: Sequence[Callable[[], Any]] = (),
+        hooks: Hooks = ((), ()),
         is_kept: bool = False,
-        dumps: Callable[[Any], bytes] | None = None,
+        pickler: Any = pickle,
     ) -> None:
         _check(route, processes)
         super().__init__(processor, clock, lock, processes)
         self._route = route
         self._is_kept = is_kept
-        load = Load(_for_child(route), tuple(setups), tuple(cleanups))
-        self._load = _pickled(load, dumps or _dumps)
-        self._main = _main_module(self._load) if dumps is None else {"sys_argv": sys.argv}
+        self._load = _pickled(Load(_for_child(route), *map(tuple, hooks)), pickler)
+        self._main = _main_module(self._load) if pickler is pickle else {"sys_argv": sys.argv}
         self._lanes: list[ProcessLane] = []
-        self._over = threading.Event()
 
     def run(self, source: Source) -> None:
         """Work until the source is exhausted and every record has reached its end.
 
         When it raises, no child is left, kept or not, and the runner cannot be used again.
         """
-        self._announces = getattr(source, "announces", False)
         is_clean = False
         try:
-            while not self._look(source):
-                pass
+            self._read(source)
             is_clean = True
         finally:
             if not (is_clean and self._is_kept):
@@ -105,71 +96,27 @@ class ProcessRunner(LockedRunner):
         """Let children that were kept clean up and end; no run is under way."""
         self._end(is_clean=True)
 
-    def _look(self, source: Source) -> bool:
-        """Read, let time pass, wake lanes, wait a little; whether all is done."""
-        processor, records = self._processor, []
-        if not source.is_exhausted and processor.room:
-            records = source.fetch(
-                min(processor.room, _FETCH), 0.0 if processor.can_start or self._announces else _IDLE
-            )
-        with self._lock:
-            if self._take_in(records, source):
-                return True
-            self._wake_lanes()
-            if not records and not self._has_news(source):
-                self._changed.wait(self._pause(source))
-        return False
-
-    def _add_lane(self) -> None:
-        lane = ProcessLane(self._route, self._main, self._load, self._over)
-        thread = threading.Thread(target=self._run_lane, args=(lane,), name=f"lane-{len(self._lanes)}", daemon=True)
-        self._lanes.append(lane)
-        self._threads.append(thread)
-        self._idle += 1
-        thread.start()
-
-    def _run_lane(self, lane: ProcessLane) -> None:
+    def _lane(self) -> None:
         # A child inherits this: a signal to all processes must not end it before it can say that it ignores it.
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        lane = ProcessLane(self._route, self._main, self._load, self._over)
+        self._lanes.append(lane)
         has_worked = False
         try:
             # A child that had to go is replaced before the next turn is taken, so that no record waits for its start.
             while lane.ready() and (turn := self._next_turn(has_worked=has_worked)) is not None:
-                result = lane.execute(turn)
-                if result is None:
-                    break
+                self._settle(turn, lane.execute(turn))
                 has_worked = True
-                with self._lock:
-                    self._processor.settle(turn, result)
-                    self._idle += 1
-                    self._wake_lanes()
-        except BaseException as error:  # noqa: BLE001 - an exit asked for, a setup that failed, a bug of ours: end the run
-            with self._lock:
-                self._broken = self._broken or error
-                self._changed.notify()
+        except RunEnded as end:
+            self._break(end.__cause__)
+        except BaseException as error:  # noqa: BLE001 - a bug of ours: end the run
+            self._break(error)
         finally:
             lane.close()
 
-    def _next_turn(self, *, has_worked: bool) -> list[KeyQueue[Record[Any]]] | None:
-        """Wait for a turn; None when the run is over."""
-        with self._lock:
-            while not self._over.is_set():
-                turn = self._processor.take()
-                if turn is not None:
-                    self._idle -= 1
-                    return turn
-                if has_worked:
-                    # Only once: a reader woken for nothing wakes the lanes, which would wake the reader.
-                    self._changed.notify()
-                    has_worked = False
-                self._work.wait()
-        return None
-
     def _end(self, *, is_clean: bool) -> None:
         """When this returns no child is left."""
-        with self._lock:
-            self._over.set()
-            self._work.notify_all()
+        self._end_lanes()
         try:
             for lane in self._lanes:
                 if not (is_clean and lane.is_ready):
@@ -208,13 +155,9 @@ def _for_child(route: HandlerSpec) -> HandlerSpec:
     )
 
 
-def _dumps(load: Load) -> bytes:
-    return pickle.dumps(load, 5)
-
-
-def _pickled(load: Load, dumps: Callable[[Any], bytes]) -> bytes:
+def _pickled(load: Load, pickler: Any) -> bytes:
     try:
-        return dumps(load)
+        return pickler.dumps(load)  # type: ignore[no-any-return]
     except Exception as error:
         found = next((what for what, part in _parts(load) if not _is_picklable(part)), "something of it")
         raise DeclarationError(

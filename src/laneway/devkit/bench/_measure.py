@@ -57,7 +57,6 @@ class Figures:
     batches: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(self).items()}
 
 
@@ -129,7 +128,6 @@ class _TimedPass:
         self._error: BaseException | None = None
 
     def run(self) -> _TimedPass:
-        """Run it."""
         _log.info("producing %d records to warm up with", self._warm)
         fill(self._brokers, self._topic, self._warm, keys=KEYS).wait()
         engine = _engine(self._settings, listener=self)
@@ -147,8 +145,7 @@ class _TimedPass:
         if isinstance(event, BatchHandled):
             self._batch_done(event.tally)
 
-    def note(self, words: str) -> None:
-        """Notes do not count."""
+    def note(self, words: str) -> None: ...
 
     def _batch_done(self, tally: Tally) -> None:
         with self._changed:

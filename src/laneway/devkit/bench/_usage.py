@@ -30,7 +30,6 @@ class Usage:
         self.rss_mb = 0.0
 
     def __enter__(self) -> Self:
-        """Begin."""
         self._look()
         self._sample()
         self._has_begun = True
@@ -38,7 +37,6 @@ class Usage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
         self._done.set()
         self._thread.join()
         self._look()

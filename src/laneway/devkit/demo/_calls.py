@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from laneway.devkit.history import Recorder, read_history
+from laneway.observe import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +44,9 @@ class Calls:
         """Calls that raised."""
         return list(read_history(self._failed))
 
-    def count(self) -> int:
+    def counts(self) -> Tally:
         """How many calls have succeeded so far, without reading them."""
-        return sum(file.stat().st_size for file in self._succeeded.iterdir()) // EVENT_SIZE
+        return Tally(handled=sum(file.stat().st_size for file in self._succeeded.iterdir()) // EVENT_SIZE)
 
 
 @contextmanager

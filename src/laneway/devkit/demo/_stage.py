@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from laneway._engines.spark import SparkEngine
-from laneway._kafka import Admin, AssignedConsumer, GroupOffsets, OffsetRange, produce_many
+from laneway._engines.spark import LagReader, SparkEngine
+from laneway._kafka import Admin, AssignedConsumer, OffsetRange, produce_many
 from laneway.devkit.broker import ephemeral
 from laneway.devkit.demo._app import CALL, app, charge, orders, receipts
 from laneway.devkit.demo._calls import VARIABLE, Calls
 from laneway.devkit.demo._figures import Figures, Found, judge
 from laneway.devkit.demo._orders import Mix, make_orders
-from laneway.errors import AdminError, EngineError, LanewayError
+from laneway.errors import EngineError, LanewayError
 from laneway.settings import load
 
 if TYPE_CHECKING:
@@ -42,17 +42,12 @@ class Show(Protocol):
 
     def say(self, text: str) -> None:
         """Print one line."""
-        ...
 
     def bar(self, text: str) -> AbstractContextManager[Callable[[str, int, int], None]]:
         """A progress bar, updated with stage, done and total."""
-        ...
 
-    def watch(
-        self, *, lag: Callable[[], int | None], count: Callable[[], int], total: int, ideal: float
-    ) -> AbstractContextManager[Listener]:
+    def watch(self, *, lag: LagReader, source: Calls, total: int, ideal: float) -> AbstractContextManager[Listener]:
         """A live view of the run."""
-        ...
 
 
 def perform(records: int, lanes: int, show: Show) -> Figures:
@@ -111,8 +106,7 @@ def _run(brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
         }
     )
     ideal = PARTITIONS * lanes / CALL
-    lag = _Lag({"bootstrap.servers": brokers, **_QUIET})
-    with show.watch(lag=lag, count=calls.count, total=mix.total, ideal=ideal) as view:
+    with show.watch(lag=LagReader(app, settings), source=calls, total=mix.total, ideal=ideal) as view:
         engine = SparkEngine(settings, once=True, listener=view)
         try:
             app.run(engine)
@@ -121,24 +115,6 @@ def _run(brokers: str, mix: Mix, calls: Calls, lanes: int, show: Show) -> None:
                 raise
         if engine.was_stopped:  # a clean stop is no error, but no complete run either
             raise Interrupted
-
-
-class _Lag:
-    """Gives the lag. One thread calls it."""
-
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._options = options
-        self._clients: tuple[Admin, GroupOffsets] | None = None
-
-    def __call__(self) -> int | None:
-        self._clients = self._clients or (Admin(self._options), GroupOffsets(self._options, app.name))
-        admin, group = self._clients
-        partitions = list(range(PARTITIONS))
-        try:
-            done = group.committed(orders.name, partitions, 2.0)
-            return sum(end - done.get(partition, 0) for partition, end in admin.ends(orders.name, partitions).items())
-        except AdminError:
-            return None
 
 
 def _parked(admin: Admin, options: dict[str, Any]) -> list[tuple[int, int]]:

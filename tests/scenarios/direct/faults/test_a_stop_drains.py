@@ -51,7 +51,7 @@ def test_the_first_signal_finishes_calls(scene: DirectFaultScene, kind: str, num
     scene.finish(life="-2", kind="async", seconds=0)
     verdict = check([*scene.calls("-1"), *scene.calls("-2")], scene.ends())
     assert verdict.is_clean, verdict
-    assert "stopping (finishing what was begun)" in run.output
+    assert "stopping (finishing records in flight)" in run.output
     assert "Traceback" not in run.output
 
 

@@ -50,7 +50,7 @@ def test_a_check_that_says_no_or_raises():
     def bank():
         raise ConnectionError("no\nroute")
 
-    assert answered(lambda: False) == "the check '<lambda>' says no"
+    assert answered(lambda: False) == "the check '<lambda>' returned false"
     assert answered(bank) == "the check 'bank' failed: ConnectionError: no route"
 
 

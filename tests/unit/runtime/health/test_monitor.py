@@ -25,7 +25,7 @@ def watching(seen, state=State.CONSUMING):
     life = Lifecycle()
     life.enter(state)
     monitor = HealthMonitor(life)
-    monitor.attend([seen], None)
+    monitor.watch([seen], None)
     return monitor, life
 
 
@@ -60,7 +60,7 @@ def test_no_partitions_yet_is_a_warning_and_a_spare_member_is_well():
     monitor, _ = watching(seen)
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.WARNING, "no-partitions")
-    assert "those of a member that was killed come after its session time-out (45s)" in reason.words
+    assert "those of a killed member are assigned after its session timeout (45s)" in reason.words
 
     seen.has_joined = True
     reason = only(monitor)
@@ -75,7 +75,7 @@ def test_the_state_says_that_partitions_do_not_come():
     monitor.look()
     assert life.detail == ""
     eventually(lambda: (monitor.look(), life.detail)[1], timeout=20, every=0.2)
-    assert life.detail.startswith("it waits for the group to give it partitions; those of a member that was killed")
+    assert life.detail.startswith("waiting for the group to assign partitions; those of a killed member")
 
     seen.has_joined = True
     seen.low[HERE] = 0
@@ -99,7 +99,7 @@ def test_a_late_copy_is_a_warning():
     assert (reason.level, reason.code) == (Level.CRITICAL, "cannot-write")
     assert reason.words == (
         "cannot write to orders.shop.error: ProduceError: no, 2 times so far; records of handler 'charge' wait, "
-        "and it is tried again"
+        "and the write is retried"
     )
 
 
@@ -111,7 +111,7 @@ def test_an_open_breaker_is_a_warning():
     reason = only(monitor)
     assert (reason.level, reason.code) == (Level.WARNING, "breaker-open")
     assert reason.words == (
-        "the breaker of handler 'charge' is open for 1m5s after 5 failures in a row, first with "
+        "the breaker of handler 'charge' has been open for 1m5s after 5 consecutive failures, first with "
         "ConnectionError: closed; the next probe is due in 3s"
     )
 
@@ -126,7 +126,7 @@ def test_what_brokers_say_is_passed_on():
 
     seen.brokers = BrokerView(brokers=2)
     monitor.begin(None, minimum_brokers=3)
-    monitor.attend([seen], None)
+    monitor.watch([seen], None)
     try:
         assert seen.counts
         assert only(monitor).code == "few-brokers"
@@ -148,7 +148,7 @@ def test_what_only_an_engine_knows_is_a_reason():
         monitor.end()
     assert [reason.code for reason in reasons] == ["silent"] + ["stalled"] * 11
     assert any(reason.words.startswith("orders[7]@3 (key k) has not moved for 0s: handler") for reason in reasons)
-    assert any(reason.words == "3 more partitions stand still" for reason in reasons)
+    assert any(reason.words == "3 more partitions make no progress" for reason in reasons)
 
 
 def test_a_reason_knows_since_when():

@@ -56,7 +56,7 @@ def test_an_idle_partition_does_not_stand_still(clock):
 
     [stall] = followed.stalls()
     assert (stall.code, stall.offset, stall.age) == ("unread", 5, timedelta(seconds=31))
-    assert stall.words == "1 record waits to be read; the brokers give none"
+    assert stall.words == "1 record to read; the brokers return none"
     assert followed.stalls(is_paused=True) == []
 
 
@@ -81,7 +81,7 @@ def test_a_partition_that_is_held_for_its_commit_says_so(clock):
     [stall] = followed.stalls(0.0)
 
     assert (stall.code, stall.offset) == ("running", 3)
-    assert "the partition is not read on before it is finished, because commits can tell of no more" in stall.words
+    assert "the partition is paused until it is finished, because the commit metadata is full" in stall.words
 
 
 def test_what_holds_a_partition_back_is_said(clock):
@@ -93,7 +93,7 @@ def test_what_holds_a_partition_back_is_said(clock):
     clock.now += 31
 
     [stall] = followed.stalls()
-    assert stall.words == "1 record waits to be read; what its former owner has left is being looked up"
+    assert stall.words == "1 record to read; what its former owner has left is being looked up"
 
 
 def test_records_that_wait_for_their_delay_do_not_stand_still(clock):
@@ -104,7 +104,7 @@ def test_records_that_wait_for_their_delay_do_not_stand_still(clock):
     followed.stalls()
     clock.now += 600
     [stall] = followed.stalls()
-    assert (stall.code, stall.words) == ("delay", "2 records wait to be read; each of them when it is 10m old")
+    assert (stall.code, stall.words) == ("delay", "2 records to read; each is handled when it is 10m old")
     clock.now += 31
     assert [stall.code for stall in followed.stalls()] == ["unread"]
 

@@ -101,7 +101,7 @@ def test_a_message_without_an_answer_is_waited_for():
         cause = awaited(station, "copy")
         post.answers = True
 
-    assert cause.words == "its copy or message has not been acknowledged by the brokers yet"
+    assert cause.words == "its copy or message is not acknowledged by the brokers yet"
 
 
 def test_an_open_breaker_is_the_cause():
@@ -115,7 +115,7 @@ def test_an_open_breaker_is_the_cause():
     with station_of(app, [row(0, b"a"), row(1, b"b"), row(2, b"c")]) as station:
         cause = awaited(station, "breaker", 0, 2)
 
-    assert "the breaker of handler 'charge' is open for " in cause.words
+    assert "the breaker of handler 'charge' has been open for " in cause.words
     assert "ConnectionError: the bank is closed" in cause.words
     assert "the next probe is due in " in cause.words
 
@@ -149,7 +149,7 @@ def test_a_record_that_waits_for_a_lane(gate):
         cause = awaited(station, "lane", 0, 2)
         gate.set()
 
-    assert cause.words == "it waits for a free lane of handler 'charge', which are all busy (2)"
+    assert cause.words == "it waits for a free lane of handler 'charge'; all 2 are busy"
 
 
 def test_a_record_without_a_key_is_found_too(gate):
@@ -182,7 +182,7 @@ def test_a_record_that_nobody_has_acknowledged():
         acks[1].done()
 
     assert (cause.key, next_.key) == (b"k", b"k")
-    assert cause.words == "handler 'charge' has returned and not acknowledged it yet"
+    assert cause.words == "handler 'charge' has returned without acknowledging it"
     assert next_.words == f"it waits behind orders[0]@0 of its key: {cause.words}"
 
 
@@ -211,7 +211,7 @@ def test_a_process_that_was_stopped_waits_for_its_group():
         station.intake.put([row(3, b"k")])
         cause = awaited(station, "group", 0, 3)
 
-    assert "waits for its group to say which partitions are still its own" in cause.words
+    assert "waits until the group confirms its partitions" in cause.words
 
 
 def test_what_is_left_for_the_next_start():
@@ -225,7 +225,7 @@ def test_what_is_left_for_the_next_start():
     with station_of(app, [row(0)]) as station:
         awaited(station, "next-try")
         station.post(Drain())
-        assert awaited(station, "left").words == "it is left for the next start, because this one is ending"
+        assert awaited(station, "left").words == "the next run handles it, because this one is ending"
 
 
 def test_a_handler_may_ask_from_its_own_loop():
@@ -265,7 +265,7 @@ def test_a_blocked_event_loop_is_found_out(gate):
     assert not is_sure
     assert (cause.code, cause.key) == ("loop", b"k")
     assert cause.words.startswith(
-        "the event loop does not answer: something blocks it; handler 'charge' has been running"
+        "the event loop does not answer, because something blocks it; handler 'charge' has been running"
     )
 
 
@@ -287,7 +287,7 @@ def test_a_late_copy_is_the_cause():
         post.answers = True
 
     words = "1 copy or message for orders.shop.error not acknowledged for 7s: there is no such topic"
-    assert cause["orders", 0, 0].words == f"its copy or message is not safe yet: {words}"
+    assert cause["orders", 0, 0].words == f"its copy or message is not acknowledged yet: {words}"
 
 
 def test_a_location_travels_between_processes():

@@ -22,7 +22,7 @@ def drop_archives() -> None:
 
 
 def run_the_other_one() -> None:
-    """Run the sitecustomize that this one hides, if there is one."""
+    """Run the sitecustomize module that this one shadows."""
     here = Path(__file__).parent
     spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if Path(entry) != here])
     if spec is not None and spec.loader is not None:

@@ -1,4 +1,4 @@
-"""WatchedQueries: what health is judged by on Spark, from what tasks and planners say and what the brokers answer."""
+"""QueriesHealth: what health is judged by on Spark, from what tasks and planners say and what the brokers answer."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from laneway._kafka import Place
     from laneway._runtime.partition import Partition
 
-__all__ = ["WatchedQueries"]
+__all__ = ["QueriesHealth"]
 
-_SILENT = 10.0  # seconds; a task says once a second how it is doing
-_PATIENCE = 0.5  # seconds that tasks may take to answer; what they said before is at most about a second old
-_NOT_READ = "the micro-batch that runs does not read them, and the next one begins when it is over"
-_NO_BATCH = "no micro-batch runs"
+_SILENT = 10.0  # seconds; a task sends its status once a second
+_PATIENCE = 0.5  # seconds for tasks to answer; the previous status is about a second old
+_NOT_READ = "the running micro-batch does not read them, and the next one starts after it"
+_NO_BATCH = "no micro-batch is running"
 
 
-class WatchedQueries:
-    """The queries of an app on one Kafka cluster. Any thread may call it.
+class QueriesHealth:
+    """The health source of an app's queries on one Kafka cluster.
 
     Args:
-        queries: what each reads, and the channel to its processes.
-        control: knows the open breakers.
+        queries: the specification and the channel of each query.
+        control: has the open breakers.
     """
 
     def __init__(self, queries: Sequence[tuple[QuerySpec, Channel]], control: ControlServer) -> None:
@@ -50,7 +50,7 @@ class WatchedQueries:
         self._lows: dict[Place, dict[str, int]] = {}
         """The first unfinished offset of a partition, for each handler that reads it."""
         self._places: dict[Place, Partition | None] = {}
-        """Those whose ends are asked for."""
+        """The partitions whose ends are requested."""
         self.admin = Admin(first.client)
         self._monitor = BrokerMonitor(
             self, self._places, sources=[stream.topic for stream, _ in queries], errors={}, may_create=False,
@@ -58,7 +58,7 @@ class WatchedQueries:
         )  # fmt: skip
 
     @classmethod
-    def of(cls, queries: Sequence[tuple[QuerySpec, Channel]], control: ControlServer) -> list[WatchedQueries]:
+    def of(cls, queries: Sequence[tuple[QuerySpec, Channel]], control: ControlServer) -> list[QueriesHealth]:
         """One for each cluster."""
         by_cluster: dict[str, list[tuple[QuerySpec, Channel]]] = {}
         for query in queries:
@@ -66,7 +66,7 @@ class WatchedQueries:
         return [cls(found, control) for found in by_cluster.values()]
 
     def start(self) -> None:
-        """Ask the brokers from now on, so that a source that is deleted is missed before anything was read of it."""
+        """Start the broker monitor, so that a deleted source is noticed before the first batch."""
         with suppress(AdminError):
             for stream, _ in self._queries:
                 for partition in self.admin.partitions(stream.topic):
@@ -74,20 +74,16 @@ class WatchedQueries:
         self._monitor.start()
 
     def end(self) -> None:
-        """Ask nothing more."""
         self._monitor.end()
 
     def count_brokers(self) -> None:
-        """Keep the number of brokers up to date from now on."""
         self._monitor.counts = True
 
     def refresh(self) -> None:
-        """Ask the tasks how they are doing."""
         for _, channel in self._queries:
             channel.ask(_PATIENCE)
 
     def look(self) -> Snapshot:
-        """How it is now."""
         statuses = [found for _, channel in self._queries for found in channel.statuses()]
         self._learn(status for _, status in statuses)
         delivered: dict[Place, int] = {}
@@ -111,7 +107,6 @@ class WatchedQueries:
         )
 
     def locate(self, spots: Collection[Spot]) -> list[Located]:
-        """Where unfinished records are, as their tasks have said last."""
         statuses = [status for _, channel in self._queries for _, status in channel.statuses()]
         handlers = {found.handler: found for found in self._handlers([status.handler for status in statuses])}
         wanted, found = set(spots), []
@@ -128,7 +123,7 @@ class WatchedQueries:
         return found
 
     def _learn(self, statuses: Iterable[TaskStatus]) -> None:
-        """Take note of what batches have finished, and how far the tasks are that run."""
+        """Take the positions of finished batches and running tasks."""
         for _, channel in self._queries:
             progress = channel.progress
             for handler, topic, partition, position in () if progress is None else progress.positions:
@@ -141,7 +136,7 @@ class WatchedQueries:
                 self._places[place] = None
 
     def _handlers(self, statuses: Sequence[HandlerStatus]) -> list[HandlerStatus]:
-        """One status for each handler: it has a task, and so a part of its lanes, in several processes."""
+        """One status for each handler, summed over the processes that run it."""
         found: dict[str, HandlerStatus] = {}
         for status in statuses:
             known = found.get(status.handler)

@@ -1,4 +1,4 @@
-"""WatchedLoop: what health is judged by, of a loop that reads and the handlers in this process."""
+"""LoopHealth: what health is judged by, of a loop that reads and the handlers in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from laneway._runtime.partition import Partition
     from laneway._runtime.worker_loop import WorkerLoop
 
-__all__ = ["Locatable", "WatchedLoop", "located"]
+__all__ = ["Locatable", "LoopHealth", "located"]
 
 T = TypeVar("T")
 
@@ -30,49 +30,39 @@ _PATIENCE = 0.3  # seconds that a handler's lanes may take to answer; an event l
 
 
 class _Tables(Protocol):
-    """What a columnar handler has been given."""
+    """The table that a columnar handler has."""
 
     @property
     def table(self) -> Mapping[Place, int]:
-        """Partition to the end of the table that it is at work on."""
-        ...
+        """The end of the table in each partition."""
 
 
 class Locatable(Protocol):
-    """A handler at work in this process."""
-
     spec: HandlerSpec
     processor: Processor
 
     @property
-    def topics(self) -> Collection[str]:
-        """Its source and its retry topics."""
-        ...
+    def topics(self) -> Collection[str]: ...
 
     @property
-    def intake(self) -> _Tables:
-        """What it was given."""
-        ...
+    def intake(self) -> _Tables: ...
 
-    def progress(self, place: Place, start: int) -> tuple[int, list[int]]:
-        """Up to where a partition was read, and what is unfinished of it."""
-        ...
+    def progress(self, place: Place, start: int) -> tuple[int, list[int]]: ...
 
     def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
-        """Ask something of the processor while nothing changes it; and whether that was so."""
-        ...
+        """Call a function on the processor while it does not change; and whether that was so."""
 
 
-class WatchedLoop:
-    """Looks at a loop and its handlers. Any thread may call it.
+class LoopHealth:
+    """The health source of a loop and its handlers.
 
     Args:
-        loop: reads for the handlers.
+        loop: the worker loop.
         workers: the handlers.
         monitor: asks the brokers.
         sources: the topics that are read.
         where: the brokers, for messages.
-        timeout: seconds that a message may take.
+        timeout: seconds for the delivery of a message.
         clock: the time.
     """
 
@@ -101,11 +91,9 @@ class WatchedLoop:
             if step.spec.delay
         }
 
-    def refresh(self) -> None:
-        """Everything is looked up here and now."""
+    def refresh(self) -> None: ...
 
     def look(self) -> Snapshot:
-        """How it is now."""
         views, owned = self._loop.status().partitions, dict(self._loop.partitions)
         return Snapshot(
             self._where,
@@ -117,7 +105,6 @@ class WatchedLoop:
         )
 
     def locate(self, spots: Collection[Spot]) -> list[Located]:
-        """Where unfinished records are. The second handler that does not answer is not waited for."""
         found, patience = [], _PATIENCE
         for worker in self._workers:
             own = [spot for spot in spots if spot[0] in worker.topics and _is_at(worker, spot[:2], spot[2])]
@@ -130,7 +117,6 @@ class WatchedLoop:
         return found
 
     def count_brokers(self) -> None:
-        """Keep the number of brokers up to date from now on."""
         self._monitor.counts = True
 
     def _status_of(self, worker: Locatable) -> HandlerStatus:
@@ -140,19 +126,19 @@ class WatchedLoop:
 def located(
     worker: Locatable, spots: list[Spot], patience: float, clock: Clock = _SYSTEM
 ) -> tuple[dict[Spot, Location], bool]:
-    """Where records are in a handler, and whether nothing changed meanwhile.
+    """The locations of records in a handler, and whether nothing changed during the lookup.
 
     Args:
-        worker: the handler at work.
-        spots: which records.
-        patience: seconds that it may take to answer.
+        worker: the handler.
+        spots: the records.
+        patience: seconds to wait for an answer.
         clock: the time.
     """
     try:
         found, is_sure = worker.look(
             lambda: locate(worker.processor, spots, clock.monotonic(), worker.intake.table), patience
         )
-    except RuntimeError:  # it changed while a thread looked that could not hold it still
+    except RuntimeError:  # it changed during the lookup
         return dict.fromkeys(spots, Location(code="unknown")), True
     if not is_sure and worker.spec.is_async:
         found = {
@@ -169,6 +155,6 @@ def _status(partition: Partition, low: int, delivered: int) -> PartitionStatus:
 
 
 def _is_at(worker: Locatable, place: Place, offset: int) -> bool:
-    """Whether it is this handler that has not finished an offset; another one of the topic may be."""
+    """Whether this handler has not finished the offset; another handler of the topic may not have."""
     end, unfinished = worker.progress(place, offset)
     return end <= offset or offset in unfinished
