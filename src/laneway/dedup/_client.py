@@ -301,42 +301,78 @@ class DedupClient:
 
 
 class InlineClient:
-    """As `DedupClient`, in the caller's thread and at once: for the fake, whose time stands still meanwhile."""
+    """As `DedupClient`, in the caller's thread and at once: for the fake, whose time stands still meanwhile.
+
+    Args:
+        store: where ids are kept.
+        scope: app and handler.
+        peers: the clients of all living members; before anyone claims, all of them renew what they have, so leases end
+            only after a death.
+    """
 
     is_inline = True
     is_valid = True
 
-    def __init__(self, store: Store, scope: str) -> None:
+    def __init__(self, store: Store, scope: str, peers: list[InlineClient]) -> None:
         self._session = store.session(scope, owner_name())
+        self._held: dict[str, Claim] = {}
+        self._peers: list[InlineClient] | None = peers
+        peers.append(self)
 
     def claim(self, ids: Sequence[str], payloads: Sequence[bytes]) -> Future[Answer]:
         """Ask the store."""
         answer: Future[Answer] = Future()
         try:
+            for peer in self._peers or ():
+                peer.renew()
             rows = sorted(zip(ids, payloads, range(len(ids)), strict=True))
             reply = self._session.claim([row[0] for row in rows], [row[1] for row in rows])
-            refused = {rows[place][2]: refusal for place, refusal in reply.refused.items()}
-            answer.set_result(Answer(reply.token, refused))
         except LanewayError as error:
             answer.set_exception(error)
+            return answer
+        for place, (id_, payload, _) in enumerate(rows):
+            if place not in reply.refused:
+                self._held[id_] = Claim(id_, payload, reply.token)
+        refused = {rows[place][2]: refusal for place, refusal in reply.refused.items()}
+        answer.set_result(Answer(reply.token, refused))
         return answer
+
+    def renew(self) -> None:
+        """Let the leases of all claims begin again."""
+        rows = sorted(self._held.values())
+        if rows:
+            self._session.renew([row.id for row in rows], [row.token for row in rows])
 
     def finish(self, claims: Sequence[Claim], then: Callable[[], None]) -> None:
         """Mark ids as done."""
         rows = sorted(claims)
-        self._session.finish([row.id for row in rows], [row.payload for row in rows], [row.token for row in rows])
+        if self._peers is not None:
+            self._session.finish([row.id for row in rows], [row.payload for row in rows], [row.token for row in rows])
+        self.forget([row.id for row in rows])
         then()
 
     def release(self, claims: Sequence[Claim]) -> None:
         """Give ids back."""
         rows = sorted(claims)
-        self._session.release([row.id for row in rows], [row.token for row in rows])
+        if self._peers is not None:
+            self._session.release([row.id for row in rows], [row.token for row in rows])
+        self.forget([row.id for row in rows])
 
     def forget(self, ids: Sequence[str]) -> None:
-        """Nothing is renewed here."""
+        """Renew these no more."""
+        for id_ in ids:
+            self._held.pop(id_, None)
+
+    def die(self) -> None:
+        """Do nothing more, as a process that is killed; its leases end by themselves."""
+        if self._peers is not None:
+            self.renew()
+            self._peers.remove(self)
+            self._peers = None
 
     def close(self, timeout: float = 5.0) -> bool:  # noqa: ARG002 - as that of the other client
         """End the session."""
+        self.die()
         self._session.close()
         return True
 
