@@ -12,6 +12,7 @@ from laneway.settings._cluster import (
     ProducerSettings,
     SecuritySettings,
 )
+from laneway.settings._dedup import DedupSettings
 from laneway.settings._load import load
 from laneway.settings._model import (
     ErrorSettings,
@@ -28,6 +29,7 @@ from laneway.settings._spark import is_secret, redaction
 __all__ = [
     "ClusterSettings",
     "ConsumerSettings",
+    "DedupSettings",
     "ErrorSettings",
     "HandlerSettings",
     "HealthSettings",
