@@ -13,6 +13,7 @@ from laneway.cli import (
     _bench,
     _config,
     _consume,
+    _dedup,
     _demo,
     _doctor,
     _errors,
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.add_typer(_kafka.app, name="kafka")
 app.add_typer(_config.app, name="config")
 app.add_typer(_errors.app, name="errors")
+app.add_typer(_dedup.app, name="dedup")
 app.command(name="run")(_run.run)
 app.add_typer(_topics.app, name="topics")
 app.command(name="produce")(_produce.produce)

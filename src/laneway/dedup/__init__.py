@@ -8,7 +8,7 @@ from laneway.dedup._redis import RedisDedup
 from laneway.dedup._sqlite import SqliteDedup
 from laneway.dedup._stage import HandlerDedup
 from laneway.dedup._store import Entry, Store
-from laneway.dedup._url import store_of
+from laneway.dedup._url import id_source, store_of
 from laneway.typing import DedupStore
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "RedisDedup",
     "SqliteDedup",
     "Store",
+    "id_source",
     "store_of",
 ]

@@ -133,6 +133,14 @@ class PostgresDedup(Store):
         self.__dict__.update(state)
         self._connections = ThreadConnections(lambda: connected(self.dsn, self, autocommit=False))
 
+    def __eq__(self, other: object) -> bool:
+        """Equal when the address is: a worker has a copy of what the code declares."""
+        return isinstance(other, PostgresDedup) and self.dsn == other.dsn
+
+    def __hash__(self) -> int:
+        """Equal stores hash alike."""
+        return hash(self.dsn)
+
     def __repr__(self) -> str:
         """Without the password."""
         return f"PostgresDedup({masked(self.dsn)!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
@@ -139,6 +140,15 @@ class Store(ABC):
             raise DeclarationError(f"{name}(ttl={ttl!r}): ids must be remembered for longer than a lease ({lease})")
         self.id = id or origin
         self.on_outage: OnOutage = on_outage
+
+    options = ("id", "ttl", "lease", "on_outage")
+    """Names of what every store can be told."""
+
+    def changed(self, **options: Any) -> Store:
+        """A copy with other options."""
+        clone = copy.copy(self)
+        Store.__init__(clone, **{**{name: getattr(self, name) for name in self.options}, **options})
+        return clone
 
     @abstractmethod
     def session(self, scope: str, owner: str) -> Session:

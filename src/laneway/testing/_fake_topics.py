@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from laneway._declare.record import Message, Topic, as_key
 from laneway.errors import AdminError, ProduceError
 from laneway.testing._clock import FakeClock
+from laneway.testing._dedup import FakeStores
 from laneway.testing._log import FakeTopic, Log
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class FakeTopics:
 
     def __init__(self, partitions: int, clock: FakeClock | None) -> None:
         self.clock = clock or FakeClock()
+        self.stores = FakeStores(self.clock)
         self._partitions = partitions
         self._topics: dict[str, FakeTopic] = {}
         self.offsets: dict[str, dict[Place, OffsetAndMetadata]] = {}
