@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from laneway._core import copies as _copies
@@ -231,12 +233,16 @@ def test_a_copy_in_the_wrong_place_is_found(monkeypatch, field, text):
 
 def test_a_delay_that_counts_from_another_time_is_found(monkeypatch):
     """It counts from when the copy was made."""
-    headers = CopyWriter.retry_headers
-    monkeypatch.setattr(
-        CopyWriter,
-        "retry_headers",
-        lambda self, record, failure, step, now: headers(self, record, failure, step, record.timestamp),
-    )
+    write = CopyWriter.for_retry
+
+    def early(self, record, *rest):
+        now = self._clock
+        self._clock = SimpleNamespace(wall=lambda: record.timestamp / 1000)
+        copy = write(self, record, *rest)
+        self._clock = now
+        return copy
+
+    monkeypatch.setattr(CopyWriter, "for_retry", early)
     finds("the copy of")
 
 
