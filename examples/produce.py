@@ -42,11 +42,19 @@ def payment(number: int) -> tuple[bytes, bytes]:
     return f"card-{number % 40}".encode(), json.dumps(value).encode()
 
 
+def movement(number: int) -> tuple[bytes, bytes]:
+    """A ring of accounts gives each other one cent; every tenth movement is written twice."""
+    source = (number - (number % 10 == 9)) % 50
+    value = {"id": f"m-{number - (number % 10 == 9)}", "source": f"account-{source}", "cents": 1}
+    return f"account-{source}".encode(), json.dumps({**value, "target": f"account-{(source + 1) % 50}"}).encode()
+
+
 KINDS: dict[str, Callable[[int], tuple[bytes, bytes]]] = {
     "orders": order,
     "readings": reading,
     "clicks": click,
     "payments": payment,
+    "movements": movement,
 }
 OUTPUTS = {"orders": "receipts", "payments": "transfers"}
 

@@ -1,6 +1,7 @@
 """Stores of handled records, so that a record that comes again has no second effect: see docs/once.md."""
 
-from laneway.dedup._client import DedupClient, InlineClient
+from laneway.dedup._client import DedupClient
+from laneway.dedup._inline import InlineClient
 from laneway.dedup._memory import MemoryDedup
 from laneway.dedup._offsets import OffsetDedup
 from laneway.dedup._postgres import PostgresDedup

@@ -183,7 +183,7 @@ class _PostgresSession:
         values = {"ids": list(ids), "tokens": sorted(set(tokens))}
         if self._count(_FINISH, **values) == len(ids):
             return []
-        # One that has vanished, because somebody deleted it, is done all the same.
+        # One that has vanished, because it was deleted, is done all the same.
         self._count(_ABSENT, payloads=list(payloads), each=list(tokens), **values)
         return [row[0] for row in self._rows(_LOST, **values)]
 

@@ -83,7 +83,7 @@ class Session(Protocol):
         ...
 
     def put(self, id_: str, payload: bytes) -> None:
-        """Mark an id as done, whoever has claimed it."""
+        """Mark an id as done, also one that is claimed."""
         ...
 
     def delete(self, id_: str) -> bool:
@@ -142,7 +142,7 @@ class Store(ABC):
         self.on_outage: OnOutage = on_outage
 
     options = ("id", "ttl", "lease", "on_outage")
-    """Names of what every store can be told."""
+    """Names of the options of every store."""
 
     def changed(self, **options: Any) -> Store:
         """A copy with other options."""
@@ -185,7 +185,7 @@ class Store(ABC):
             session.close()
 
     def put(self, id_: str, *, scope: str, payload: bytes = b"") -> None:
-        """Mark an id as done, so that its record is not handled.
+        """Mark an id as done, so that a record with it is not handled.
 
         Args:
             id_: the id.
@@ -213,7 +213,7 @@ class Store(ABC):
 
 
 def origin(record: Record[Any]) -> str:
-    """Where a record was first read. The timestamp tells a topic from one that is recreated under its name."""
+    """Where a record was first read. The timestamp differs when a topic is recreated under its name."""
     topic, partition, offset = record.origin or (record.topic, record.partition, record.offset)
     return f"{topic}/{partition}/{offset}@{record.timestamp}"
 

@@ -199,7 +199,7 @@ def test_redis_that_has_lost_its_keys(scope, stages):
 
 @pytest.mark.store
 def test_redis_that_evicts_keys_is_refused_at_the_start():
-    """Its promise could not be kept; whoever accepts that says so."""
+    """Its promise could not be kept; an app that accepts that says so."""
     with redis_server("--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru") as server:
         app = App("shop", dedup=RedisDedup(server.url))
 
