@@ -16,14 +16,14 @@ HEADER = "correlation-id"
 
 
 @dataclass
-class Order:
+class Booking:
     number: int
     customer: str
     cents: int
 
 
 # The key of an invoice is taken from its value.
-orders = Topic("orders", value=Json(Order))
+bookings = Topic("bookings", value=Json(Booking))
 invoices = Topic("invoices", value=Json(dict), key=lambda invoice: invoice["customer"])
 audit = Topic("audit", value=Json(dict))
 
@@ -53,11 +53,11 @@ def close() -> None:
     producer().close()
 
 
-async def note(action: str, order: Order) -> None:
-    await producer().produce(audit.message({"action": action, "number": order.number}))
+async def note(action: str, booking: Booking) -> None:
+    await producer().produce(audit.message({"action": action, "number": booking.number}))
 
 
-@app.handler(orders, lanes=16)
-async def bill(record: Record[Order]) -> Message[dict]:
+@app.handler(bookings, lanes=16)
+async def bill(record: Record[Booking]) -> Message[dict]:
     await note("billed", record.value)
     return invoices.message({"customer": record.value.customer, "cents": record.value.cents})

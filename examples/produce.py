@@ -29,6 +29,11 @@ def order(number: int) -> tuple[bytes, bytes]:
     return customer.encode(), b"not JSON" if number % 60 == 59 else json.dumps(value).encode()
 
 
+def booking(number: int) -> tuple[bytes, bytes]:
+    value = {"number": number, "customer": f"customer-{number % 100}", "cents": 100 + number}
+    return b"%d" % number, json.dumps(value).encode()
+
+
 def reading(number: int) -> tuple[bytes, bytes]:
     sensor = f"sensor-{number % 40}"
     return sensor.encode(), json.dumps({"sensor": sensor, "value": number / 10}).encode()
@@ -47,11 +52,12 @@ def payment(number: int) -> tuple[bytes, bytes]:
 
 KINDS: dict[str, Callable[[int], tuple[bytes, bytes]]] = {
     "orders": order,
+    "bookings": booking,
     "readings": reading,
     "clicks": click,
     "payments": payment,
 }
-OUTPUTS = {"orders": ("receipts", "invoices", "audit"), "payments": ("transfers",)}
+OUTPUTS = {"orders": ("receipts",), "bookings": ("invoices", "audit"), "payments": ("transfers",)}
 
 
 def main() -> None:
