@@ -57,7 +57,7 @@ def station_of(app, records, post=None, lanes=4):
         app.name,
         lanes=lanes,
         sender=post or Post(),
-        loop=lambda: host.loop,
+        host=host,
         listener=SimpleNamespace(event=lambda event: None, note=lambda words: None),
     )
     station.start()

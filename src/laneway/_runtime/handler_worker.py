@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway._kafka import Place
+    from laneway._runtime.host import LoopOwner
     from laneway._runtime.lease import Lease
     from laneway.observe import Notes
     from laneway.typing import Sender
@@ -47,7 +48,7 @@ class HandlerWorker:
         app: the app's name.
         lanes: how many lanes it has until it is known how many partitions are ours.
         sender: where messages and copies go; workers share it, and each is answered by way of its own outbox.
-        loop: gives the loop that async handlers run on.
+        host: has the loop that async handlers run on.
         listener: hears when something must wait; one that is a `Listener` hears of each event, too. Without one they
             are only kept in the tally.
         hooks: setups and cleanups, for processes that the handler has of its own.
@@ -63,7 +64,7 @@ class HandlerWorker:
         *,
         lanes: int,
         sender: Sender,
-        loop: Callable[[], asyncio.AbstractEventLoop],
+        host: LoopOwner,
         listener: Notes,
         hooks: Hooks = ((), ()),
         lease: Lease | None = None,
@@ -89,7 +90,7 @@ class HandlerWorker:
         self._clock = clock
         self._app = app
         self._hooks = hooks
-        self._loop = loop
+        self._host = host
         self._lock = threading.Lock()
         self._runner: Any = None
         self._thread: threading.Thread | None = None
@@ -188,7 +189,7 @@ class HandlerWorker:
             finally:
                 is_done.set()
 
-        loop = self._loop()
+        loop = self._host.loop
         if asyncio._get_running_loop() is loop or loop.is_closed():  # noqa: SLF001 - the one that does not raise
             return question(), True
         loop.call_soon_threadsafe(ask)
@@ -203,7 +204,7 @@ class HandlerWorker:
         if called.is_async:
             self._runner = EventLoopRunner(self.processor, call, clock)
             self.intake.arrived = self._runner.wake
-            self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._loop())
+            self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._host.loop)
             return
         if self.spec.kind == "columnar":
             runner: Any = TableRunner(self.processor, clock)

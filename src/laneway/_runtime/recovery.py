@@ -10,7 +10,7 @@ from laneway._kafka import AssignedConsumer
 from laneway._runtime.former_copies import Portion, recover_copies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from laneway._core.copy_index import CopyIndex
     from laneway._core.deferred_keys import DeferredKeys
@@ -80,7 +80,7 @@ class Recovery:
         parks = [worker for worker in self._of(source) if worker.spec.parks_behind]
         held = partitions if parks else unclean
         if held:
-            run = LookUp(source, held, lambda: self._look_up(source, held, starts, unclean))
+            run = LookUp(self, source, held, starts, unclean)
             self._start(run)
             self._running.append(run)
         return held
@@ -110,30 +110,21 @@ class Recovery:
         """What one look-up reads with."""
         return _Clients(self._app, self._admin, self._options)
 
-    def _look_up(
-        self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], unclean: list[int]
+    def look_up(
+        self, source: str, partitions: Collection[int], starts: Mapping[Place, tuple[int, int]], unclean: list[int]
     ) -> list[_Finding]:
+        """What was left of these partitions; reads until it is known, on the caller's thread."""
+        found: list[_Finding] = []
         clients = self._clients()
         try:
-            return self._found(clients, source, partitions, starts, unclean)
+            for worker in self._of(source):
+                for is_repeated in (True, False):
+                    chosen = [part for part in partitions if (part in unclean) == is_repeated]
+                    if chosen and (is_repeated or worker.spec.parks_behind):
+                        portion, specs = Portion(chosen, starts), [step.spec for step in worker.processor.steps]
+                        found.append((worker, *recover_copies(clients, specs, portion, is_repeated=is_repeated)))
         finally:
             clients.close()
-
-    def _found(
-        self,
-        clients: _Clients,
-        source: str,
-        partitions: list[int],
-        starts: Mapping[Place, tuple[int, int]],
-        unclean: list[int],
-    ) -> list[_Finding]:
-        found: list[_Finding] = []
-        for worker in self._of(source):
-            for is_repeated in (True, False):
-                chosen = [part for part in partitions if (part in unclean) == is_repeated]
-                if chosen and (is_repeated or worker.spec.parks_behind):
-                    portion, specs = Portion(chosen, starts), [step.spec for step in worker.processor.steps]
-                    found.append((worker, *recover_copies(clients, specs, portion, is_repeated=is_repeated)))
         return found
 
     def _of(self, source: str) -> list[HandlerWorker]:
@@ -143,16 +134,23 @@ class Recovery:
 class LookUp:
     """One look-up; `work` may run on a thread of its own."""
 
-    def __init__(self, source: str, partitions: list[int], look_up: Callable[[], list[_Finding]]) -> None:
+    def __init__(
+        self,
+        recovery: Recovery,
+        source: str,
+        partitions: list[int],
+        starts: Mapping[Place, tuple[int, int]],
+        unclean: list[int],
+    ) -> None:
         self.places = {(source, partition) for partition in partitions}
-        self._partitions = set(partitions)
-        self._look_up = look_up
+        self._recovery = recovery
+        self._source, self._partitions, self._starts, self._unclean = source, set(partitions), starts, unclean
         self._found: list[_Finding] = []
         self._error: BaseException | None = None
         self.is_over = False
 
     def apply(self) -> None:
-        """Tell the workers what was found, as far as it is of partitions that are still ours."""
+        """Give the workers what was found about partitions that are still owned."""
         if self._error is not None:
             raise self._error
         gone = self._partitions - {partition for _, partition in self.places}
@@ -165,7 +163,7 @@ class LookUp:
     def work(self) -> None:
         """Look up; `apply` gives what was found."""
         try:
-            self._found = self._look_up()
+            self._found = self._recovery.look_up(self._source, self._partitions, self._starts, self._unclean)
         except BaseException as error:  # noqa: BLE001 - raised on the member's thread
             self._error = error
         self.is_over = True

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from laneway._declare.units import Duration
     from laneway._runtime.driver import Driver
     from laneway._runtime.error_runs import ErrorPlan
-    from laneway._runtime.health.check import LoopOwner
     from laneway._runtime.health.monitor import HealthMonitor
+    from laneway._runtime.host import LoopOwner
     from laneway.observe import Event, Listener
     from laneway.settings import Settings
 

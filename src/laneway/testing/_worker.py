@@ -71,9 +71,9 @@ class VirtualWorker(HandlerWorker):
         state.called = on_all_steps(spec, app, has_threads=False)
         lanes = max(1, spec.lanes)
         super().__init__(
-            spec, app, lanes=lanes, sender=sender, loop=lambda: loop, listener=listener, state=state, clock=loop.clock
+            spec, app, lanes=lanes, sender=sender, host=loop, listener=listener, state=state, clock=loop.clock
         )
-        self._virtual = loop
+        self._virtual, self.clock = loop, loop.clock
         self._sender = sender
         self._rng = rng
         self._progress = progress
@@ -141,18 +141,26 @@ class VirtualWorker(HandlerWorker):
         self._progress.set()
 
     async def _run_tables(self) -> None:
-        runner = TableRunner(self.processor, self._virtual.clock, self._sleep)
+        runner = TableRunner(self.processor, _TableClock(self))
         await self.intake.bridge.drive(lambda: runner.run(self.intake))
 
-    def _sleep(self, seconds: float) -> None:
-        processor = self.processor
-        self.progressed()
+
+class _TableClock:
+    """The clock of a columnar handler: waiting lets the virtual loop go on."""
+
+    def __init__(self, worker: VirtualWorker) -> None:
+        self.monotonic, self.wall = worker.clock.monotonic, worker.clock.wall
+        self._worker = worker
+
+    def sleep(self, seconds: float) -> None:
+        processor = self._worker.processor
+        self._worker.progressed()
         if seconds <= _POLL:
             if processor.is_done:
                 return
-            # Nothing is to be seen before the next try to write; looking every 2 ms would make an hour long.
-            seconds = max(seconds, (processor.next_wake or 0.0) - self._virtual.clock.monotonic())
-        self.intake.bridge.sleep(seconds)
+            # Nothing changes before the next try to write; looking every 2 ms would make an hour long.
+            seconds = max(seconds, (processor.next_wake or 0.0) - self.monotonic())
+        self._worker.intake.bridge.sleep(seconds)
 
 
 class VirtualIntake(Intake):

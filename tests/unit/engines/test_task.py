@@ -84,7 +84,7 @@ class Scene:
                 self.app,
                 lanes=lanes[spec.name],
                 sender=FakeSender(),
-                loop=lambda: self.host.loop,
+                host=self.host,
                 listener=Noted(),
             )
             for spec in self.specs

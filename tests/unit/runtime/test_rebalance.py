@@ -78,7 +78,7 @@ class Scene:
         monkeypatch.setattr(_group_consumer, "Consumer", lambda options: self.consumer)
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
         self.station = HandlerWorker(
-            self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None,
+            self.route, "billing", lanes=4, sender=self.sender, host=None,
             listener=Heard(),
         )  # fmt: skip
         self.processor = self.station.processor

@@ -167,7 +167,7 @@ def _station(topic, records, retry=None):
     return HandlerWorker(
         make_route(topic=Topic(topic), buffer=Buffer(records=records), retry=retry or Retry()),
         "billing", lanes=4, sender=FakeSender(),
-        loop=lambda: None,
+        host=None,
         listener=Heard(),
     )  # fmt: skip
 

@@ -92,7 +92,7 @@ class ClusterRuntime:
                 app,
                 lanes=route.processes or max(1, route.lanes),
                 sender=self._sender,
-                loop=lambda: host.loop,
+                host=host,
                 listener=listener,
                 hooks=hooks,
                 lease=lease,
