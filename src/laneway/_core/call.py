@@ -377,10 +377,7 @@ class Call:
             raise HandlerTimeoutError(f"handler {self._name!r} took {now - began:.3f} s; its time limit is {limit:g} s")
 
     def _cancelled(self, error: asyncio.CancelledError) -> Exception:
-        """The failure of a handler that awaited something cancelled; when the lane itself is cancelled, go on raising.
-
-        Let through, it would end the lane in silence and leave its records unfinished forever.
-        """
+        """The failure of a handler that awaited something cancelled. When the lane itself is cancelled, it is raised."""
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise error
@@ -392,9 +389,8 @@ class Call:
             async with asyncio.timeout(limit):
                 return await call
         except TimeoutError as error:
-            raise HandlerTimeoutError(
-                f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
-            ) from error
+            words = f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
+            raise HandlerTimeoutError(words) from error
 
 
 def _has_failed(report: TurnReport, index: int, retry: Retry) -> bool:
