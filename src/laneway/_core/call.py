@@ -377,7 +377,7 @@ class Call:
             raise HandlerTimeoutError(f"handler {self._name!r} took {now - began:.3f} s; its time limit is {limit:g} s")
 
     def _cancelled(self, error: asyncio.CancelledError) -> Exception:
-        """The failure of a handler that awaited something cancelled. When the lane itself is cancelled, it is raised."""
+        """The failure of a handler that awaited something cancelled. The cancellation of a lane is raised."""
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise error
