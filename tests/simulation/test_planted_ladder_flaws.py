@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from laneway._core import copies as _copies
@@ -233,16 +231,11 @@ def test_a_copy_in_the_wrong_place_is_found(monkeypatch, field, text):
 
 def test_a_delay_that_counts_from_another_time_is_found(monkeypatch):
     """It counts from when the copy was made."""
-    write = CopyWriter.for_retry
-
-    def early(self, record, *rest):
-        now = self._clock
-        self._clock = SimpleNamespace(wall=lambda: record.timestamp / 1000)
-        copy = write(self, record, *rest)
-        self._clock = now
-        return copy
-
-    monkeypatch.setattr(CopyWriter, "for_retry", early)
+    monkeypatch.setattr(
+        _copies,
+        "deferred_headers",
+        lambda record, failure, **rest: deferred_headers(record, failure, **{**rest, "due": record.timestamp}),
+    )
     finds("the copy of")
 
 

@@ -95,7 +95,7 @@ def test_a_fence_that_is_skipped_is_found(monkeypatch):
 
 def test_a_recovery_that_finds_nothing_is_found(monkeypatch):
     """Records whose copies are safe are copied again."""
-    monkeypatch.setattr(Recovery, "_found", lambda self, *asked: [])
+    monkeypatch.setattr(Recovery, "look_up", lambda self, *asked: [])
     finds("parked more than once")
 
 
