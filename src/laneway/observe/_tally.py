@@ -166,7 +166,6 @@ class BatchHandled(EventBase, frozen=True, tag=True):
 Event = (
     RecordHandled
     | RecordSkipped
-    | RecordDeduplicated
     | RecordRetried
     | RecordDeferred
     | RecordParked
@@ -180,6 +179,7 @@ Event = (
     | PartitionsAssigned
     | PartitionsRevoked
     | OffsetsCommitted
+    | RecordDeduplicated
 )
 """All events that can be subscribed to."""
 
