@@ -41,7 +41,6 @@ PLACE = ("charge", "orders", 3, 7, 2)
 ONE_OF_EACH = (
     RecordHandled(*PLACE),
     RecordSkipped(*PLACE, "no need"),
-    RecordDeduplicated(*PLACE),
     RecordRetried(*PLACE, "OSError: away", timedelta(seconds=1.5)),
     RecordDeferred(*PLACE, "OSError: away", 1),
     RecordParked(*PLACE, "OSError: away", "orders.error"),
@@ -55,6 +54,7 @@ ONE_OF_EACH = (
     PartitionsAssigned("orders", (0, 3)),
     PartitionsRevoked("orders", (3,), is_lost=True),
     OffsetsCommitted("orders", ((0, 17),)),
+    RecordDeduplicated(*PLACE),
 )
 PARKED = next(event for event in ONE_OF_EACH if isinstance(event, RecordParked))
 STATE = next(event for event in ONE_OF_EACH if isinstance(event, StateChanged))

@@ -263,7 +263,7 @@ class DedupClient:
         marks: list[tuple[Claim, Callable[[], None] | None]],
         releases: list[Claim],
     ) -> None:
-        """The store does not answer: keep marks and releases for the next try, and fail the claims."""
+        """The store is away: what must happen is kept, and callers that wait for a claim get the error."""
         pause = min(_MOST_PAUSE, _PAUSE * 2**self._failures)
         self._failures += 1
         text = str(error) if isinstance(error, LanewayError) else f"{type(error).__name__}: {error}"

@@ -168,7 +168,7 @@ class OffsetStage:
         self.store, self.scope = store, scope
         self._is_batch = is_batch
         self.wake: Callable[[], None] | None = None
-        self.pending = self.unprotected = 0
+        self.pending = self.unclaimed = 0
         self._lock = threading.Lock()
         self._connection: Any = None
         self._known: dict[Log, _Known | None] = {}

@@ -67,7 +67,7 @@ class HandlerDedup:
         """Called on another thread when `confirmed` has news."""
         self.pending = 0
         """Records whose marks are under way."""
-        self.unprotected = 0
+        self.unclaimed = 0
         """Records that were called without a claim, because the store was away."""
         self._client = client
         self._waits = store.on_outage == "wait"
@@ -266,7 +266,7 @@ class HandlerDedup:
                     self._remove(held)
                     if self._waits:
                         self._verdicts[held.place] = error
-            self.unprotected += 0 if self._waits else len(asks)
+            self.unclaimed += 0 if self._waits else len(asks)
             return
         with self._lock:
             for at, held in enumerate(asks):
