@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.commands import Close, Command, Drain, Inherit, Load, Open, Release, SetLanes
-from laneway._core.decide import decide
+from laneway._core.decide import Copy, decide
 from laneway._core.deliveries import Deliveries
 from laneway._core.messages import Reply
-from laneway._core.outcome import Copy
-from laneway._core.state import HANGS
+from laneway._core.state import HANGS, Close, Command, Drain, Inherit, Load, Open, Release, SetLanes
 from laneway._core.turn import TurnReport, records_of
 
 if TYPE_CHECKING:
@@ -147,7 +145,7 @@ class Processor(Deliveries):
         tally.size += sum([record.size for record in records])
 
     def take(self, lanes: int | None = None) -> Turn | None:
-        """A turn for a free lane, or None; with *lanes* of a size as if there were only so many to share the work."""
+        """A turn for a free lane, or None; *lanes* is how many share the work, all by default."""
         if self._inbox:
             self.obey()  # partitions may have been lost since the last tick
         breaker = self.breaker

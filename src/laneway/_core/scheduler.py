@@ -198,7 +198,7 @@ class Scheduler(Generic[T]):
         self.size -= size
 
     def advance(self, queue: KeyQueue[T], over: int | list[T]) -> None:
-        """What is over leaves the queue: so many taken items, or all of them but these, which stay at its head."""
+        """Remove finished items from the queue: this number of taken ones, or all of them except these."""
         if isinstance(over, list):
             taken = queue.work()
             self.records -= len(taken) - len(over)
