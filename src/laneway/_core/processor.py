@@ -222,7 +222,7 @@ class Processor(Deliveries):
             else:
                 self._apply(step, queue, queue.taken, [Copy(record, behind, None) for record in queue.work()])
         if not may_run:
-            self._end_turn(step, turn)
+            step.scheduler.end_turn(turn)
         return may_run
 
     def settle(self, turn: Turn, report: TurnReport) -> None:
@@ -241,7 +241,7 @@ class Processor(Deliveries):
         step = self._step_of_turn(turn)
         is_outage = self.breaker is not None and self.breaker.ended(turn, rest, was_good=was_good)
         self._settle(step, turn, rest, is_outage=is_outage)
-        self._end_turn(step, turn)
+        step.scheduler.end_turn(turn)
         report.forget_errors()
         rest.forget_errors()
 
@@ -257,7 +257,7 @@ class Processor(Deliveries):
                 tally.handled += 1
                 self._turn_size.saw(1, seconds)
                 step.scheduler.settle(turn[0], 1)
-                self._end_turn(step, turn)
+                step.scheduler.end_turn(turn)
                 self._finish((record,))
                 return
         report = report or TurnReport.of(record)
@@ -310,13 +310,6 @@ class Processor(Deliveries):
         for key in decision.keys:
             self._apply(step, turn[key.at], key.over, key.outcomes)
         self.tally.retried += decision.given_back
-
-    def _end_turn(self, step: Step, turn: Turn) -> None:
-        step.scheduler.end_turn(turn)
-        if self._only is None and self.spec.strict:
-            for other in self.steps:
-                if other is not step:
-                    other.scheduler.unblock(turn[0].lane)
 
     def tick(self) -> None:
         """Let time pass: acknowledgements, repeats, postponed keys, turns that hang."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._core.copy_index import CopyIndex
 from laneway._core.headers import recall
 from laneway._core.ledger import Ledger
-from laneway._core.scheduler import Scheduler
+from laneway._core.scheduler import Scheduler, StrictScheduler
 from laneway.errors import Skip
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Step:
 
     def __init__(self, spec: HandlerSpec, lanes: Lanes) -> None:
         self.spec = spec
-        self.scheduler: Scheduler[Record[Any]] = Scheduler(lanes)
+        kind: type[Scheduler[Record[Any]]] = Scheduler if lanes.per_partition is None else StrictScheduler
+        self.scheduler = kind(lanes)
         self.ledger = Ledger()
         self.copied = CopyIndex.of(spec)
         """Copies that a killed process has left of records that are read again."""

@@ -11,22 +11,20 @@ from laneway._runtime.broker_monitor import BrokerView
 from laneway._runtime.partition import Pause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import timedelta
 
     from laneway._clock import Clock
     from laneway._core.locate import HandlerStatus, Spot
-    from laneway._core.processor import Processor
-    from laneway._declare.handler import HandlerSpec
     from laneway._kafka import Place
     from laneway._runtime.broker_monitor import BrokerMonitor
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.partition import Partition
     from laneway._runtime.worker_loop import WorkerLoop
 
 __all__ = [
     "Finding",
     "HealthSource",
-    "Locatable",
     "Located",
     "LoopHealth",
     "MemberStatus",
@@ -127,37 +125,13 @@ class HealthSource(Protocol):
         """Count the brokers from now on."""
 
 
-class _Tables(Protocol):
-    """The table that a columnar handler has."""
-
-    @property
-    def table(self) -> Mapping[Place, int]:
-        """The end of the table in each partition."""
-
-
-class Locatable(Protocol):
-    spec: HandlerSpec
-    processor: Processor
-
-    @property
-    def topics(self) -> Collection[str]: ...
-
-    @property
-    def intake(self) -> _Tables: ...
-
-    def progress(self, place: Place, start: int) -> tuple[int, list[int]]: ...
-
-    def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
-        """Call a function on the processor while it does not change; and whether that was so."""
-
-
 class LoopHealth:
     """The health source of a loop and its handlers."""
 
     def __init__(
         self,
         loop: WorkerLoop,
-        workers: Sequence[Locatable],
+        workers: Sequence[HandlerWorker],
         monitor: BrokerMonitor,
         *,
         sources: Collection[str],
@@ -207,12 +181,12 @@ class LoopHealth:
     def count_brokers(self) -> None:
         self._monitor.counts = True
 
-    def _status_of(self, worker: Locatable) -> HandlerStatus:
+    def _status_of(self, worker: HandlerWorker) -> HandlerStatus:
         return status_of(worker.processor, self._clock.monotonic(), self._timeout)
 
 
 def located(
-    worker: Locatable, spots: list[Spot], patience: float, clock: Clock = _SYSTEM
+    worker: HandlerWorker, spots: list[Spot], patience: float, clock: Clock = _SYSTEM
 ) -> tuple[dict[Spot, Location], bool]:
     """The locations of records in a handler, and whether nothing changed during the lookup."""
     try:
@@ -235,7 +209,7 @@ def _status(partition: Partition, low: int, delivered: int) -> PartitionStatus:
     return PartitionStatus(low, delivered, partition.committed, partition.epoch, waits, Pause.METADATA in paused)
 
 
-def _is_at(worker: Locatable, place: Place, offset: int) -> bool:
+def _is_at(worker: HandlerWorker, place: Place, offset: int) -> bool:
     """Whether this handler has not finished the offset; another handler of the topic may not have."""
     end, unfinished = worker.progress(place, offset)
     return end <= offset or offset in unfinished
