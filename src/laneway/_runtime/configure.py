@@ -1,4 +1,4 @@
-"""What an app is when the configuration has had its say."""
+"""The app with its settings applied."""
 
 from __future__ import annotations
 

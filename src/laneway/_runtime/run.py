@@ -189,7 +189,7 @@ class AppEngine(EngineControls, ABC):
 
     @abstractmethod
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
-        """The drivers of error runs during a run; see `ErrorDrivers`."""
+        """Drivers of error runs during a run, for one after the other; each ends at the ends of its plans."""
 
     @property
     def _loops(self) -> LoopOwner | None:

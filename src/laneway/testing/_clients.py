@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.due import DueEnds
 from laneway._runtime.broker_monitor import BrokerView
+from laneway._runtime.due_offsets import DueEnds
 from laneway._runtime.recovery import Recovery
 from laneway.errors import DataLossError
 

@@ -34,7 +34,7 @@ class Owner(PartitionOwner, Protocol):
     """The owner of partitions, for a group that does not wait inside a call until they are given back."""
 
     def release(self, places: list[Place]) -> float:
-        """Begin nothing more of these partitions; gives when to end waiting for what was begun."""
+        """Begin nothing more of these partitions; returns until when to wait for what was begun."""
         ...
 
     def is_drained(self, places: list[Place]) -> bool:
@@ -102,7 +102,7 @@ class FakeConsumer:
         return self._paused.copy()
 
     def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
-        """Join the group; the owner hears of partitions that come and go."""
+        """Join the group; *owner* gets assigned and revoked partitions."""
         self._owner = cast("Owner", owner)
         self.topics = list(topics)
 
@@ -209,11 +209,11 @@ class FakeConsumer:
         self._paused.difference_update(places)
 
     def seek(self, place: Place, offset: int) -> None:
-        """Go on at another offset."""
+        """Continue at another offset."""
         self._next[place] = offset
 
     def close(self) -> None:
-        """Give everything back and leave the group."""
+        """Give all partitions back and leave the group."""
         if self._next:
             self.revoke(list(self._next))
         self.is_closed = True

@@ -10,11 +10,10 @@ from laneway._declare.handler import check_together
 from laneway._declare.state import State
 from laneway._declare.units import as_duration
 from laneway._runtime.controls import PauseControl
-from laneway._runtime.health.loop_health import LoopHealth
 from laneway._runtime.health.monitor import HealthMonitor
+from laneway._runtime.health.snapshot import LoopHealth
 from laneway._runtime.lifecycle import Lifecycle
-from laneway._runtime.read_plan import ReadPlan
-from laneway._runtime.topics import feeds_of
+from laneway._runtime.topics import ReadPlan, feeds_of
 from laneway._runtime.worker_loop import Request
 from laneway.observe import Tally
 from laneway.testing._fake_loop import FakeEvents, fake_loop

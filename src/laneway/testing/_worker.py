@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
 from laneway._core.call import Call
-from laneway._core.commands import SetLanes
+from laneway._core.state import SetLanes
 from laneway._core.step_function import on_all_steps
 from laneway._runtime.handler_state import HandlerState
 from laneway._runtime.handler_worker import HandlerWorker
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from laneway._core.commands import Command
     from laneway._core.scheduler import KeyQueue
+    from laneway._core.state import Command
     from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record

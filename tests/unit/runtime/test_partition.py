@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from laneway._core.commit_markers import since_of
-from laneway._core.finished_map import CLEAN, NEW, FinishedMap, decode_finished, encode_finished
+from laneway._core.finished_map import CLEAN, NEW, FinishedMap, decode_finished, encode_finished, since_of
 from laneway._core.ledger import Ledger
 from laneway._kafka import GroupConsumer
 from laneway._runtime.partition import Partition, Partitions, Pause, marker_at

@@ -17,10 +17,10 @@ from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions, Pause
-from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
-from laneway._runtime.recreated_logs import Logs
+from laneway._runtime.recreated import Logs
 from laneway._runtime.retry_source import RetrySource
+from laneway._runtime.topics import ReadPlan
 from laneway._runtime.worker_loop import Request, WorkerLoop
 from laneway.testing._consumer import FakeConsumer
 from laneway.testing._log import Entry

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from laneway._core.decide import follow
-from laneway._core.outcome import Copy
+from laneway._core.decide import Copy, follow
 from laneway._declare.breaker import is_failure
 from laneway._declare.record import Record
 from laneway.errors import Skip
