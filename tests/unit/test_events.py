@@ -25,6 +25,7 @@ from laneway.events import (
     OffsetsCommitted,
     PartitionsAssigned,
     PartitionsRevoked,
+    RecordDeduplicated,
     RecordDeferred,
     RecordDropped,
     RecordEvent,
@@ -40,6 +41,7 @@ PLACE = ("charge", "orders", 3, 7, 2)
 ONE_OF_EACH = (
     RecordHandled(*PLACE),
     RecordSkipped(*PLACE, "no need"),
+    RecordDeduplicated(*PLACE),
     RecordRetried(*PLACE, "OSError: away", timedelta(seconds=1.5)),
     RecordDeferred(*PLACE, "OSError: away", 1),
     RecordParked(*PLACE, "OSError: away", "orders.error"),
@@ -57,6 +59,7 @@ ONE_OF_EACH = (
 CONTRACT = {
     "RecordHandled": ("handler", "topic", "partition", "offset", "attempt"),
     "RecordSkipped": ("handler", "topic", "partition", "offset", "attempt", "error"),
+    "RecordDeduplicated": ("handler", "topic", "partition", "offset", "attempt"),
     "RecordRetried": ("handler", "topic", "partition", "offset", "attempt", "error", "pause"),
     "RecordDeferred": ("handler", "topic", "partition", "offset", "attempt", "error", "step"),
     "RecordParked": ("handler", "topic", "partition", "offset", "attempt", "error", "error_topic"),

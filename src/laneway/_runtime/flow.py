@@ -47,7 +47,7 @@ class Flow:
         """A partition is new: it is not read as long as its topic is not."""
         if partition.place[0] in self._full:
             partition.paused.add(Pause.BUFFER)
-        if self.is_holding:
+        if self.is_holding and partition.place[0] in self._topics:  # `hold` lets no others go on
             partition.paused.add(Pause.USER)
         if partition.is_at_limit:
             partition.paused.add(Pause.LIMIT)

@@ -77,6 +77,7 @@ class Partition:
         "_word",
         "acknowledged",
         "delivered",
+        "doubtful",
         "epoch",
         "inherited",
         "limit",
@@ -112,6 +113,8 @@ class Partition:
         """Up to where it was read without a record to show for it: gaps, and what was finished before."""
         self.inherited: FinishedMap | None = None
         """What owners before us have finished; those records are passed over."""
+        self.doubtful = 0
+        """Up to where a former owner may have copied records, if it did not end cleanly."""
         self.acknowledged = known
         """The commit that the broker has."""
         self.paused: set[Pause] = set()
@@ -201,7 +204,9 @@ class Partition:
         text = encode_finished(offset, end, unfinished)
         # The time of the marker stands behind the map, too.
         text = text and text + self._word[len(self._word.partition("~")[0]) :]
-        text = text or (CLEAN if is_last and not unfinished else self._word)
+        # Copies of a killed owner may lie further on than we have come: the next owner is to look for them, too.
+        is_clean = is_last and not unfinished and end >= self.doubtful
+        text = text or (CLEAN if is_clean else self._word)
         said = (offset, with_topic_id(text, self.topic_id))
         # The last commit must have arrived, too: it is not sent again after this.
         is_known = said == self._sent and (not is_last or said == self.acknowledged)

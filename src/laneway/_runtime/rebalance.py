@@ -276,10 +276,8 @@ class Rebalance:
                     epoch=self._source.epoch,
                     limit=None if self._plan.limits is None or place[0] != source else self._plan.limits.get(place, 0),
                 )
-                finished = None if found is None else decode_finished(*found)
-                # One that tells of more than there is speaks of another log; what is written next would be passed over.
-                if finished is not None and finished.end <= self._bounds(place)[1]:
-                    owned.inherited = finished
+                if found is not None and not is_clean(found[1]):
+                    self._inherit(owned, found)
                 self._flow.begin(owned)
                 self.partitions.begin(owned)
                 for worker in self._workers[place[0]]:
@@ -294,6 +292,14 @@ class Rebalance:
             for partition in partitions:
                 self.partitions[source, partition].paused.add(Pause.DELAY)
         self._new += [(source, partition) for partition in partitions]
+
+    def _inherit(self, owned: Partition, found: OffsetAndMetadata) -> None:
+        """Take over from an owner that did not end cleanly."""
+        owned.doubtful = self._bounds(owned.place)[1]
+        finished = decode_finished(*found)
+        # One that tells of more than there is speaks of another log; what is written next would be passed over.
+        if finished is not None and finished.end <= owned.doubtful:
+            owned.inherited = finished
 
     def settle_in(self) -> None:
         """Before the first record of new partitions runs: commit the marker that work is under way."""

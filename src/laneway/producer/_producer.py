@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from laneway._declare.interceptors import Interceptor
     from laneway._declare.record import Topic
     from laneway._declare.state import State
-    from laneway.producer._clients import Connect
     from laneway.settings import MessageRoute, Settings
 
 __all__ = ["Producer", "ProducerCounts"]
@@ -97,18 +96,20 @@ class Producer:
                 raise DeclarationError(
                     f"produce interceptor {name_of(interceptor)!r} is async; it runs in sync code, too"
                 )
-        self._prepare(partial(_connected, self._settings))
+        self._prepare()
         for name in [topic.name for topic in self._topics] or [""]:
             self._clients.client(message_route(self._settings, name))
         _open.add(self)
 
-    def _prepare(self, connect: Connect) -> None:
+    def _new_clients(self) -> Clients:
+        return Clients(partial(_connected, self._settings))
+
+    def _prepare(self) -> None:
         """Be as new; clients are made when they are needed."""
-        self._connect = connect
         self.lock = threading.RLock()  # the garbage collector may end a delivery in the middle of another one
         self._acknowledged = self._failed = self._unobserved = 0
         self._limit = RateLimit(SystemClock())
-        self._clients = Clients(connect)
+        self._clients = self._new_clients()
         self._targets: dict[str, tuple[MessageRoute, Client]] = {}
 
     def produce(self, message: Message[Any]) -> Delivery:
@@ -140,9 +141,7 @@ class Producer:
         *messages* is iterated there. The messages of one key stay in order.
         """
         delivery = BulkDelivery(self)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not self._is_on_loop():
             self._send_all(messages, delivery)
         else:
             run = partial(copy_context().run, self._send_all, messages, delivery)
@@ -193,6 +192,13 @@ class Producer:
             is_new = self._limit.allows(type(error).__name__)
         if is_new:
             _log.error("a message was not written, and no code waited for its delivery: %s", text_of(error))
+
+    def _is_on_loop(self) -> bool:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return True
 
     @property
     def _patience(self) -> float:
@@ -316,7 +322,7 @@ _inherited: list[Clients] = []
 def _forked() -> None:
     for producer in list(_open):
         _inherited.append(producer._clients)  # noqa: SLF001 - of this module
-        producer._prepare(producer._connect)  # noqa: SLF001 - as above
+        producer._prepare()  # noqa: SLF001 - as above
 
 
 atexit.register(_flush_all)

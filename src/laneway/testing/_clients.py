@@ -33,6 +33,8 @@ class FakeSender:
 
     def __init__(self, kafka: FakeTopics) -> None:
         self._kafka = kafka
+        self.stores = kafka.stores
+        """Gives handlers their dedup stores."""
         self._answers: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
         self.is_dead = False
         """The app has crashed: what it still sends goes nowhere."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
-    from laneway.observe import Notes
+    from laneway.observe import Notes, Tally
     from laneway.testing._clients import FakeSender
     from laneway.testing._clock import FakeClock
     from laneway.testing._loop import VirtualLoop
@@ -67,6 +67,7 @@ class VirtualWorker(HandlerWorker):
         progress: asyncio.Event,
     ) -> None:
         state = HandlerState(spec, app)
+        self._client = state.dedup = sender.stores.client(spec)
         state.called = on_all_steps(spec, app, has_threads=False)
         lanes = max(1, spec.lanes)
         super().__init__(
@@ -111,9 +112,18 @@ class VirtualWorker(HandlerWorker):
             self._runner.look()
         self.intake.is_dry = is_dry
 
+    def close(self) -> Tally:
+        """As of other workers; its client is not a living one any more."""
+        tally = super().close()
+        if self._client is not None:
+            self._client.die()
+        return tally
+
     def abandon(self) -> None:
         """End now, as a process that is killed."""
         self._sender.is_dead = True
+        if self._client is not None:
+            self._client.die()
         super().abandon()
 
     @property
@@ -191,7 +201,8 @@ class VirtualRunner(EventLoopRunner):
 
     def __init__(self, worker: VirtualWorker, route: HandlerSpec, clock: FakeClock, rng: random.Random | None) -> None:
         # A sync handler takes real time if any, so its time limit is measured with the real clock.
-        call = Call(route, clock if route.is_async else SystemClock(), slice_=math.inf)
+        limits = clock if route.is_async else SystemClock()
+        call = Call(route, limits, slice_=math.inf, dedup=worker.processor.dedup)
         super().__init__(worker.processor, call, clock)
         self._worker = worker
         self._route_is_async = route.is_async

@@ -54,6 +54,20 @@ class Books:
         return self.it.next_commit(is_last=is_last)
 
 
+def test_an_owner_that_has_not_come_past_a_killed_one_does_not_say_that_all_is_clean():
+    """Once, it did, and the next owner wrote the copies a second time that the killed one had left further on."""
+    books = Books(start=3, known=(3, "L1u~1000"), word="L1u~1000")
+    books.it.doubtful = 8
+    assert books.due(is_last=True) is None
+    books.read([3, 4])
+    [reader] = books.readers
+    reader.finishes([3, 4])
+    assert books.due(is_last=True) == (5, "L1u~1000")
+    books.read([5, 6, 7])
+    reader.finishes([5, 6, 7])
+    assert books.due(is_last=True) == (8, CLEAN)
+
+
 def test_what_is_read_and_unfinished_is_not_committed():
     """The commit is at the lowest unfinished offset and tells of those finished above it."""
     books = Books(start=10)

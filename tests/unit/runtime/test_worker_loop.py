@@ -304,6 +304,18 @@ def test_a_pause_holds_retries_too(scene):
     assert made.retry_station.intake.records == 14
 
 
+def test_retries_of_partitions_that_come_during_a_pause_are_read_after_it(scene):
+    """Once, they were never read again: what held them back was only taken from the sources."""
+    made = scene(retries=True)
+    made.loop.request(Request.PAUSE)
+    made.run(0.3)
+    assert made.partitions
+    made.loop.request(Request.RESUME)
+    made.is_due(7)
+    made.run(0.3)
+    assert made.retry_station.intake.records == 14
+
+
 def test_what_is_due_is_read_soon_after_the_monitor_says_so(scene):
     """The group is waited for no longer than half of the time between two questions for what is due."""
     made = scene(retries=True)
