@@ -174,7 +174,7 @@ class Call:
         began = self._clock.monotonic()
         for piece in pieces:
             start = self._clock.monotonic()
-            batch = Batch(piece.copy())  # a handler that sorts or empties its list must not do so to ours
+            batch = Batch(piece.copy())  # a handler may sort or empty its list
             try:
                 answer = self.function(batch)
                 if self._timeout is not None:
