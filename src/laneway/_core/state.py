@@ -147,7 +147,6 @@ class ProcessorState:
         self.steps = [Step(own, self.lanes) for own in specs]
         self.events = EventEmitter(spec, self.tally, listener)
         self.breaker = CircuitBreaker.of(spec, breaker, tally=self.tally, events=self.events, clock=clock)
-        """Holds calls back while it is open; None when the handler has none."""
         self.outbox = Outbox(sender, self.tally, self.events)
         self.acks = Acks()
         self.deferred = (DeferredKeys() if deferred is None else deferred) if spec.parks_behind else None
