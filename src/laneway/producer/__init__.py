@@ -10,6 +10,7 @@
 from laneway.producer._bulk import BulkDelivery, BulkProduceError, FailedMessage
 from laneway.producer._delivery import Delivery, RecordMetadata
 from laneway.producer._producer import Producer, ProducerCounts
+from laneway.producer._transaction import Transaction
 
 __all__ = [
     "BulkDelivery",
@@ -19,4 +20,5 @@ __all__ = [
     "Producer",
     "ProducerCounts",
     "RecordMetadata",
+    "Transaction",
 ]
