@@ -28,6 +28,7 @@ __all__ = ["ProducerClient"]
 _log = logger("kafka")
 
 _OWN = 128  # messages after which a sending thread handles answers itself
+_HURRY = 0.001  # seconds; the client's threads need a moment to notice the request
 _QUIET = 0.004  # seconds without a sending thread after which the client's own thread handles answers
 _SLICE = 0.01  # seconds of one poll: a burst that begins meanwhile has its first answers handled on another thread
 _YIELD = 0.0003  # seconds that a sending thread leaves to the thread that handles answers
