@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from laneway._declare.health import Health
     from laneway._declare.interceptors import Interceptor
     from laneway._declare.record import Topic
-    from laneway._declare.state import State
     from laneway.producer._transaction import Transaction
     from laneway.settings import MessageRoute, Settings
 
