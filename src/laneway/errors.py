@@ -16,6 +16,8 @@
     │   └── DataLossError     unread records are gone from the topic
     ├── ProduceError          the brokers did not accept a message
     │   ├── InDoubtError           it is unknown whether they have it
+    │   ├── TransactionAbortedError  nothing of a transaction counts
+    │   ├── ProducerFencedError    another producer has its transactional id
     │   ├── MessageTooLargeError   it is larger than the topic allows
     │   └── TimestampRefusedError  its timestamp is further from now than the topic allows
     ├── AdminError            a topic or offset request failed
@@ -53,12 +55,14 @@ __all__ = [
     "MessageTooLargeError",
     "Problem",
     "ProduceError",
+    "ProducerFencedError",
     "Reject",
     "RetryAfter",
     "SchemaRegistryError",
     "SettingsError",
     "Skip",
     "TimestampRefusedError",
+    "TransactionAbortedError",
     "Unacknowledged",
     "UnavailableError",
     "UnreachableStateError",
@@ -164,7 +168,15 @@ class ProduceError(LanewayError):
 
 
 class InDoubtError(ProduceError):
-    """It is unknown whether the brokers have a message: its client ended after it was sent and before the answer."""
+    """It is unknown whether the brokers have a message, or committed a transaction: no answer came to what was sent."""
+
+
+class TransactionAbortedError(ProduceError):
+    """A transaction was aborted: consumers with ``read_committed`` see nothing of it. It may be tried again."""
+
+
+class ProducerFencedError(ProduceError):
+    """Another producer uses the transactional id, or the transaction took too long. This producer can go no further."""
 
 
 class MessageTooLargeError(ProduceError):

@@ -1,4 +1,4 @@
-"""Proxy: a TCP forwarder between two loopback ports, whose connections can be cut or held up."""
+"""Proxy: a TCP forwarder between two loopback ports, whose connections can be cut, or held up, also at one request."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ class Proxy:
     Args:
         target: the port that is forwarded to; nothing has to listen there yet.
         port: where to listen; 0 chooses a free one.
+        knows_frames: whether clients speak Kafka's protocol without TLS, so that `hold` can see each request.
     """
 
-    def __init__(self, target: int, port: int = 0) -> None:
+    def __init__(self, target: int, port: int = 0, *, knows_frames: bool = False) -> None:
         self.target = target
+        self.knows_frames = knows_frames
         self._links: set[_Link] = set()
         self._flow = asyncio.Event()
         self._flow.set()
         self._resume: asyncio.TimerHandle | None = None
+        self._held_key: int | None = None
+        self._held: list[bytes] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{target}", daemon=True)
         self._thread.start()
@@ -87,6 +91,37 @@ class Proxy:
 
         self._do(go_on())
 
+    def hold(self, api_key: int) -> None:
+        """Hold back the next Kafka request of this kind, and what its client sends after it on the same connection."""
+
+        async def begin() -> None:
+            self._held_key = api_key
+
+        self._do(begin())
+
+    @property
+    def held(self) -> int:
+        """How many requests are held back."""
+        return len(self._held)
+
+    def deliver_held(self) -> list[bytes]:
+        """Send to the broker what was held back, and give the answers: that is how a request arrives late.
+
+        It has a connection of its own, so that of its client may have been cut meanwhile.
+        """
+
+        async def deliver() -> list[bytes]:
+            answers = []
+            while self._held:
+                reader, writer = await asyncio.open_connection(HOST, self.target)
+                writer.write(self._held.pop(0))
+                (length,) = struct.unpack(">i", await reader.readexactly(4))
+                answers.append(await reader.readexactly(length))
+                writer.close()
+            return answers
+
+        return self._do(deliver())
+
     def close(self) -> None:
         """Stop listening and cut what is left."""
         if self._loop.is_closed():
@@ -104,11 +139,19 @@ class Proxy:
         self._do(end())
         self._end_thread()
 
+    def keeps(self, frame: bytes) -> bool:
+        """Internal: whether a request is held back from now on; called on the proxy's loop."""
+        if self._held_key is None or struct.unpack_from(">h", frame, 4)[0] != self._held_key:
+            return False
+        self._held_key = None
+        self._held.append(frame)
+        return True
+
     async def _listen(self, port: int) -> asyncio.Server:
         return await asyncio.start_server(self._accept, HOST, port, limit=_PIECE)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = _Link(writer, self._flow)
+        link = _Link(writer, self._flow, self)
         self._links.add(link)
         try:
             await link.run(reader, self.target)
@@ -133,10 +176,11 @@ class Proxy:
 class _Link:
     """One connection through the proxy. Lives on the proxy's loop."""
 
-    def __init__(self, client: asyncio.StreamWriter, flow: asyncio.Event) -> None:
+    def __init__(self, client: asyncio.StreamWriter, flow: asyncio.Event, proxy: Proxy) -> None:
         self.over = asyncio.Event()
         self._writers = [client]
         self._flow = flow
+        self._proxy = proxy
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self, reader: asyncio.StreamReader, target: int) -> None:
@@ -169,7 +213,7 @@ class _Link:
         theirs, back = await asyncio.open_connection(HOST, target, limit=_PIECE)
         self._writers.append(back)
         pumps = [
-            asyncio.create_task(self._pump(reader, back)),
+            asyncio.create_task((self._pump_frames if self._proxy.knows_frames else self._pump)(reader, back)),
             asyncio.create_task(self._pump(theirs, self._writers[0])),
         ]
         try:
@@ -186,3 +230,15 @@ class _Link:
             await self._flow.wait()
             writer.write(piece)
             await writer.drain()
+
+    async def _pump_frames(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readexactly(4)
+                frame = head + await reader.readexactly(struct.unpack(">i", head)[0])
+                await self._flow.wait()
+                if self._proxy.keeps(frame):
+                    await reader.read(-1)  # until the connection is cut
+                    return
+                writer.write(frame)
+                await writer.drain()

@@ -377,7 +377,7 @@ class Call:
             raise HandlerTimeoutError(f"handler {self._name!r} took {now - began:.3f} s; its time limit is {limit:g} s")
 
     def _cancelled(self, error: asyncio.CancelledError) -> Exception:
-        """The failure of a handler that awaited something cancelled. The cancellation of a lane is raised."""
+        """The failure of a handler that awaited something cancelled; raises when the lane itself is cancelled."""
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise error
@@ -389,8 +389,8 @@ class Call:
             async with asyncio.timeout(limit):
                 return await call
         except TimeoutError as error:
-            words = f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
-            raise HandlerTimeoutError(words) from error
+            text = f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
+            raise HandlerTimeoutError(text) from error
 
 
 def _has_failed(report: TurnReport, index: int, retry: Retry) -> bool:

@@ -12,6 +12,7 @@ from laneway._kafka.sender import KafkaSender
 from laneway._kafka.senders import sender_of
 from laneway._kafka.topic_ids import TopicIds
 from laneway._kafka.topic_trouble import MISSING
+from laneway._kafka.transactional_client import TransactionalClient
 
 __all__ = [
     "MISSING",
@@ -33,6 +34,7 @@ __all__ = [
     "ProducerClient",
     "RefusedMessage",
     "TopicIds",
+    "TransactionalClient",
     "produce_many",
     "sender_of",
 ]

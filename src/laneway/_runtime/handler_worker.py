@@ -369,6 +369,10 @@ class HandlerWorker:
         """Records that were left out because a copy of them was safe."""
         return sum(step.copied.already_copied for step in self.processor.steps)
 
+    @property
+    def _unclaimed(self) -> int:
+        return 0 if self.processor.dedup is None else self.processor.dedup.unclaimed
+
     def _lanes_busy(self) -> float:
         """How many lanes were busy on average since this was last asked: with calls that ended, and that still run."""
         now, processor = self._clock.monotonic(), self.processor

@@ -67,7 +67,7 @@ class HandlerDedup:
         """Called on another thread when `confirmed` has news."""
         self.pending = 0
         """Records whose marks are under way."""
-        self.unprotected = 0
+        self.unclaimed = 0
         """Records that were called without a claim, because the store was away."""
         self._client = client
         self._waits = store.on_outage == "wait"
@@ -77,6 +77,11 @@ class HandlerDedup:
         """Those of `_held`, and those whose marks are under way."""
         self._verdicts: dict[Place, Exception] = {}
         self._confirmed: deque[Sequence[Record[Any]]] = deque()
+
+    @property
+    def away_until(self) -> float:
+        """When the store is asked again, while it is away and records wait for it."""
+        return self._client.away_until if self._waits else 0.0
 
     def begin(self, records: Sequence[Record[Any]]) -> None:
         """Claim the ids of a turn in one round trip; `check` gives the answers."""
@@ -266,7 +271,7 @@ class HandlerDedup:
                     self._remove(held)
                     if self._waits:
                         self._verdicts[held.place] = error
-            self.unprotected += 0 if self._waits else len(asks)
+            self.unclaimed += 0 if self._waits else len(asks)
             return
         with self._lock:
             for at, held in enumerate(asks):

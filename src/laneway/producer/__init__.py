@@ -11,6 +11,7 @@ from laneway._declare.state import State
 from laneway.producer._bulk import BulkDelivery, BulkProduceError, FailedMessage
 from laneway.producer._delivery import Delivery, RecordMetadata
 from laneway.producer._producer import Producer, ProducerCounts
+from laneway.producer._transaction import Transaction
 
 __all__ = [
     "BulkDelivery",
@@ -21,4 +22,5 @@ __all__ = [
     "ProducerCounts",
     "RecordMetadata",
     "State",
+    "Transaction",
 ]

@@ -17,22 +17,24 @@ from laneway._clock import SystemClock
 from laneway._core.interceptors import produced
 from laneway._declare.interceptors import is_async, name_of
 from laneway._declare.record import Message, as_key
+from laneway._declare.state import State
 from laneway._kafka import Encoded, ProducerClient
-from laneway.codecs import Framed, Raw
-from laneway.errors import DeclarationError, text_of
+from laneway.errors import DeclarationError, ProduceError, text_of
 from laneway.observe import RateLimit, logger
 from laneway.producer._bulk import BulkDelivery
 from laneway.producer._clients import Client, Clients
 from laneway.producer._delivery import Delivery
+from laneway.producer._transaction import Transactions, encoder_for
 from laneway.settings import effective, message_route, producer_of, producer_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from laneway._declare.health import Health
     from laneway._declare.interceptors import Interceptor
     from laneway._declare.record import Topic
-    from laneway._declare.state import State
+    from laneway.producer._transaction import Transaction
     from laneway.settings import MessageRoute, Settings
 
 __all__ = ["Producer", "ProducerCounts"]
@@ -70,6 +72,8 @@ class Producer:
         topics: topics that health checks before the first message for them.
         interceptors: functions that take a message and return it, a changed one, or None to drop it. `current_record`
             says which record is being handled.
+        transactional_id: allows `transaction`. A name that stays the same when the process is started again, and that
+            no other running producer has: by it the brokers abort what a killed process left open.
 
     Example::
 
@@ -88,7 +92,9 @@ class Producer:
         brokers: str | None = None,
         topics: Iterable[Topic[Any]] = (),
         interceptors: Iterable[Interceptor] = (),
+        transactional_id: str = "",
     ) -> None:
+        self._transactional_id = transactional_id
         self._settings = effective(settings, {"brokers": brokers})
         self._topics, self._interceptors = tuple(topics), tuple(interceptors)
         for interceptor in self._interceptors:
@@ -111,6 +117,7 @@ class Producer:
         self._limit = RateLimit(SystemClock())
         self._clients = self._new_clients()
         self._targets: dict[str, tuple[MessageRoute, Client]] = {}
+        self._transactions = Transactions(self._settings, self._transactional_id, self._interceptors)
 
     def produce(self, message: Message[Any]) -> Delivery:
         """Send a message.
@@ -122,7 +129,7 @@ class Producer:
             CodecError: the value cannot be encoded.
             ProduceError: the producer is closed.
         """
-        passed = self.intercepted(message)
+        passed = next(self.passed((message,)), None) if self._interceptors else message
         if passed is None:
             delivery = Delivery(self, message.topic.name)
             delivery.drop()
@@ -148,6 +155,35 @@ class Producer:
             threading.Thread(target=run, name="laneway-produce-all", daemon=True).start()
         return delivery
 
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Write messages that are all committed at the end of the block, or none of them when it raises.
+
+        Consumers with ``isolation.level=read_committed`` see nothing of it before. The brokers abort a transaction that
+        is open for longer than ``transaction.timeout.ms``, a minute, counted from its first message. The block waits
+        for brokers, so async code runs it in a thread.
+
+        Example::
+
+            producer = Producer(transactional_id="billing-1")
+            with producer.transaction() as tx:
+                tx.produce(debits.message(debit))
+                tx.produce(credits.message(credit))
+
+        Raises:
+            DeclarationError: the producer has no transactional id.
+            TransactionAbortedError: at the end: nothing of it counts, and it may be tried again.
+            InDoubtError: at the end: it was either committed or aborted, and it is unknown which.
+            ProducerFencedError: another producer has the id now; nothing of it counts.
+            ProduceError: no broker answers, a message was refused, or another transaction of this producer is open.
+        """
+        if not self._transactional_id:
+            raise DeclarationError(
+                "a producer with transactions needs a name of its own: Producer(transactional_id='billing-1')"
+            )
+        if self.state in (State.CLOSING, State.CLOSED):
+            raise ProduceError("the producer is closed")
+        return self._transactions.open()
+
     def flush(self, timeout: float | None = None) -> int:
         """Wait until every message has its answer, and give how many have none after *timeout* seconds."""
         return self._clients.flush(self._patience if timeout is None else timeout)
@@ -158,6 +194,7 @@ class Producer:
         By default it waits as long as messages may take.
         """
         self._clients.close(self._patience if timeout is None else timeout)
+        self._transactions.close()
         _open.discard(self)
 
     @property
@@ -215,16 +252,13 @@ class Producer:
     def target(self, topic: Topic[Any]) -> tuple[MessageRoute, Client, Callable[[Any], bytes] | None]:
         """Internal: where messages for a topic go, and what encodes their values, if anything does."""
         route, client = self._targets.get(topic.name) or self._target(topic.name)
-        codec = topic.value
-        if type(codec) is Raw:
-            return route, client, None
-        if route.topic != topic.name and isinstance(codec, Framed):
-            codec = codec.for_topic(route.topic)  # schemas are registered under the real name
-        return route, client, codec.encode
+        return route, client, encoder_for(topic, route)
 
-    def intercepted(self, message: Message[Any]) -> Message[Any] | None:
-        """Internal: what the interceptors make of a message."""
-        return produced(message, self._interceptors) if self._interceptors else message
+    def passed(self, messages: Iterable[Message[Any]]) -> Iterator[Message[Any]]:
+        """Internal: what the interceptors make of messages, without those that they drop."""
+        if not self._interceptors:
+            return iter(messages)
+        return filter(None, (produced(message, self._interceptors) for message in messages))
 
     def _target(self, name: str) -> tuple[MessageRoute, Client]:
         route = message_route(self._settings, name)
@@ -241,6 +275,11 @@ class Producer:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the configuration: a handler that uses a producer travels to processes with their own connections."""
+        if self._transactional_id:
+            raise DeclarationError(
+                f"the producer with the transactional id {self._transactional_id!r} cannot be sent to another process: "
+                f"two producers with one id fence each other; create it there"
+            )
         return (_made, (self._settings, self._topics, self._interceptors))
 
     def __repr__(self) -> str:
@@ -258,7 +297,7 @@ class _Stream:
 
     def __init__(self, producer: Producer, messages: Iterable[Message[Any]]) -> None:
         self._producer = producer
-        self._messages = iter(messages)
+        self._messages = producer.passed(messages)
         self._ahead: Message[Any] | None = None
         """The first message of the next part."""
         self.error: Exception | None = None
@@ -267,8 +306,8 @@ class _Stream:
     def next_client(self) -> Client | None:
         """The client of the next part; None at the end."""
         try:
-            while self.error is None and self._ahead is None:
-                self._ahead = self._producer.intercepted(next(self._messages))
+            if self.error is None and self._ahead is None:
+                self._ahead = next(self._messages)
             return None if self._ahead is None else self._producer.target(self._ahead.topic)[1]
         except StopIteration:
             return None
@@ -279,13 +318,10 @@ class _Stream:
     def part(self, client: Client) -> Iterator[tuple[Any, ...]]:
         """Encode messages until one goes to another client."""
         first, self._ahead = self._ahead, None
-        intercepted, known, name, encode = self._producer.intercepted, None, "", None
+        assert first is not None  # noqa: S101 - for the type checker: `next_client` has found it
+        known, name, encode = None, "", None
         try:
-            for given in itertools.chain((first,), self._messages):
-                # The first one has passed the interceptors already.
-                message = given if given is first else intercepted(given)  # type: ignore[arg-type]
-                if message is None:
-                    continue
+            for message in itertools.chain((first,), self._messages):
                 if message.topic is not known:
                     route, target, encode = self._producer.target(message.topic)
                     if target is not client:
@@ -315,13 +351,13 @@ def _flush_all() -> None:
         producer.close()
 
 
-_inherited: list[Clients] = []
+_inherited: list[tuple[Clients, Transactions]] = []
 """Clients of the parent process: in a fork they must neither be used nor ended."""
 
 
 def _forked() -> None:
     for producer in list(_open):
-        _inherited.append(producer._clients)  # noqa: SLF001 - of this module
+        _inherited.append((producer._clients, producer._transactions))  # noqa: SLF001 - of this module
         producer._prepare()  # noqa: SLF001 - as above
 
 

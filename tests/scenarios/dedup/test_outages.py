@@ -173,7 +173,7 @@ def test_an_app_that_rather_goes_on_is_not_stopped(scope, stages):
         assert ours.verdict(record(1)) is None
         ours.handled(record(1))
         server.kill()
-        eventually(lambda: ours.verdict(record(2)) is None and ours.stage.unprotected == 1, timeout=10)
+        eventually(lambda: ours.verdict(record(2)) is None and ours.stage.unclaimed == 1, timeout=10)
         assert list(ours.stage.mark([record(2)])) != []
         server.start()
 
