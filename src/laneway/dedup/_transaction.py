@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -66,10 +67,14 @@ class ThreadConnections:
 class _Kept:
     def __init__(self, connection: Any) -> None:
         self.connection, self.process = connection, os.getpid()
+        server = getattr(connection, "pgconn", None)
+        if server is not None:  # psycopg warns of connections that were not closed
+            weakref.finalize(connection, _finish, server, self.process)
 
-    def __del__(self) -> None:
-        if self.process == os.getpid():
-            self.connection.close()
+
+def _finish(server: Any, process: int) -> None:
+    if process == os.getpid():
+        server.finish()
 
 
 @contextmanager
