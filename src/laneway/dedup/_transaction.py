@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -67,14 +66,6 @@ class ThreadConnections:
 class _Kept:
     def __init__(self, connection: Any) -> None:
         self.connection, self.process = connection, os.getpid()
-        server = getattr(connection, "pgconn", None)
-        if server is not None:  # psycopg warns of connections that were not closed
-            weakref.finalize(connection, _finish, server, self.process)
-
-
-def _finish(server: Any, process: int) -> None:
-    if process == os.getpid():
-        server.finish()
 
 
 @contextmanager
