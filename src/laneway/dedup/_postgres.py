@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway.dedup._store import Entry, Refusal, Reply, Store, masked
@@ -248,9 +249,10 @@ def connected(dsn: str, store: str, *, autocommit: bool) -> Any:
     except ImportError as error:
         raise DeclarationError("PostgreSQL needs psycopg: pip install 'laneway[postgres]'") from error
     try:
-        connection = psycopg.connect(
+        connection: Any = _connection_class().connect(
             dsn, autocommit=autocommit, connect_timeout=_PATIENCE, tcp_user_timeout=_PATIENCE * 1000
         )
+        connection.process = os.getpid()
         if autocommit:
             connection.execute(f"SET statement_timeout = '{_PATIENCE}s'")
     except psycopg.ProgrammingError as error:
@@ -258,6 +260,21 @@ def connected(dsn: str, store: str, *, autocommit: bool) -> Any:
     except psycopg.Error as error:
         raise DedupStoreError(f"{store}: {_text(error)}") from error
     return connection
+
+
+@cache
+def _connection_class() -> Any:
+    """Connections that end with the thread or the object that has them; psycopg would warn instead."""
+    import psycopg
+
+    class Owned(psycopg.Connection[Any]):  # type: ignore[misc]  # mypy does not read the optional package
+        process = 0
+
+        def __del__(self) -> None:
+            if self.process == os.getpid():  # after a fork it is the parent's
+                self.close()
+
+    return Owned
 
 
 def away(error: BaseException) -> str | None:

@@ -67,10 +67,6 @@ class _Kept:
     def __init__(self, connection: Any) -> None:
         self.connection, self.process = connection, os.getpid()
 
-    def __del__(self) -> None:
-        if self.process == os.getpid():
-            self.connection.close()
-
 
 @contextmanager
 def joined(
