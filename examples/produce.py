@@ -10,7 +10,10 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from laneway._kafka import Admin, produce_many
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from laneway import Message, Topic
+from laneway.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,11 @@ def order(number: int) -> tuple[bytes, bytes]:
     cents = -100 if number % 50 == 49 else 100 + number
     value = {"number": number, "customer": customer, "cents": cents}
     return customer.encode(), b"not JSON" if number % 60 == 59 else json.dumps(value).encode()
+
+
+def booking(number: int) -> tuple[bytes, bytes]:
+    value = {"number": number, "customer": f"customer-{number % 100}", "cents": 100 + number}
+    return b"%d" % number, json.dumps(value).encode()
 
 
 def reading(number: int) -> tuple[bytes, bytes]:
@@ -42,13 +50,22 @@ def payment(number: int) -> tuple[bytes, bytes]:
     return f"card-{number % 40}".encode(), json.dumps(value).encode()
 
 
+def movement(number: int) -> tuple[bytes, bytes]:
+    """A ring of accounts gives each other one cent; every tenth movement is written twice."""
+    source = (number - (number % 10 == 9)) % 50
+    value = {"id": f"m-{number - (number % 10 == 9)}", "source": f"account-{source}", "cents": 1}
+    return f"account-{source}".encode(), json.dumps({**value, "target": f"account-{(source + 1) % 50}"}).encode()
+
+
 KINDS: dict[str, Callable[[int], tuple[bytes, bytes]]] = {
     "orders": order,
+    "bookings": booking,
     "readings": reading,
     "clicks": click,
     "payments": payment,
+    "movements": movement,
 }
-OUTPUTS = {"orders": "receipts", "payments": "transfers"}
+OUTPUTS = {"orders": ("receipts",), "bookings": ("invoices", "audit"), "payments": ("transfers",)}
 
 
 def main() -> None:
@@ -57,13 +74,25 @@ def main() -> None:
     parser.add_argument("count", type=int, nargs="?", default=1_000)
     parser.add_argument("--brokers", default="127.0.0.1:9092")
     given = parser.parse_args()
-    options = {"bootstrap.servers": given.brokers}
-    admin = Admin(options)
-    for topic in filter(None, (given.topic, OUTPUTS.get(given.topic))):
-        if admin.create(topic, PARTITIONS):
-            print(f"created topic {topic} with {PARTITIONS} partitions")
-    made = produce_many({**options, "acks": "all"}, given.topic, map(KINDS[given.topic], range(given.count)))
-    print(f"produced {made} records to {given.topic}")
+    create([given.topic, *OUTPUTS.get(given.topic, ())], given.brokers)
+    topic, make = Topic(given.topic), KINDS[given.topic]
+
+    def message(number: int) -> Message[bytes]:
+        key, value = make(number)
+        return topic.message(value, key=key, headers=[("correlation-id", b"%s-%d" % (given.topic.encode(), number))])
+
+    with Producer(brokers=given.brokers) as producer:
+        written = producer.produce_all(map(message, range(given.count))).result()
+    print(f"produced {written} records to {given.topic}")
+
+
+def create(topics: list[str], brokers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers})
+    there = admin.list_topics(timeout=10).topics
+    missing = [NewTopic(name, PARTITIONS) for name in topics if name not in there]
+    for name, created in admin.create_topics(missing).items() if missing else ():
+        created.result()
+        print(f"created topic {name} with {PARTITIONS} partitions")
 
 
 if __name__ == "__main__":

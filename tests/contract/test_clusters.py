@@ -85,3 +85,34 @@ def test_a_message_goes_to_the_name_and_the_cluster_of_its_topic(worlds: Worlds)
     assert [record.raw for record in there.output(away)] == values
     assert not there.output(plain)
     assert here.committed(app, topic) == here.ends(topic)
+
+
+def test_producers_of_the_configuration_hold_for_messages_of_handlers(worlds: Worlds) -> None:
+    """An app reads from one cluster and writes to another, with a client of its own for options that differ.
+
+    Copies stay on the cluster of the source.
+    """
+    here, there = worlds
+    topic, app = here.topic(2), here.app()
+    away, near = f"{topic.name}-away", f"{topic.name}-near"
+    there.create(away, 1)
+    here.create(near, 1)
+    here.settings = {
+        "cluster": "main",
+        "clusters.other.brokers": there.bootstrap,
+        "producers.receipts": {"topic": away, "cluster": "other", "compression": "zstd", "max_message_size": "2000b"},
+        "producers.notes": {"topic": near, "acks": 1},
+    }
+
+    @app.handler(topic)
+    def bill(record: Record[bytes]) -> list[Message[bytes]]:
+        value = bytes(5_000) if record.value == b"large" else record.value
+        return [Topic(name).message(value, key=record.key) for name in ("receipts", "notes")]
+
+    here.produce(topic, [Row(b"k", b"0"), Row(b"k", b"large"), Row(b"k", b"1")])
+    tally = here.run(app)
+    assert (tally.handled, tally.parked) == (2, 1)
+    assert [record.raw for record in there.output(away)] == [b"0", b"1"]
+    assert {record.raw for record in here.output(near)} >= {b"0", b"1"}
+    assert [record.raw for record in here.errors(app)] == [b"large"]
+    assert here.committed(app, topic) == here.ends(topic)

@@ -9,6 +9,7 @@ import pytest
 
 from laneway import Json, Reject, Retry, Topic
 from laneway.events import InterceptorFailed, RecordDropped, RecordSkipped
+from support import context_handlers
 from support.contract import Row
 
 if TYPE_CHECKING:
@@ -250,3 +251,24 @@ def test_only_what_is_parked_passes_an_error_interceptor(world: World) -> None:
     assert [record.raw for record in waited] == [b"secret"]
     (parked,) = world.errors(app)
     assert (parked.raw, parked.header("laneway-attempts")) == (b"***", b"2")
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "processes"])
+def test_the_current_record_is_right_wherever_a_handler_runs(world: World, kind: str) -> None:
+    """On threads, on an event loop and in processes, handler and produce interceptor see the record in work."""
+    app, topic = world.app(), world.topic(3)
+    out = f"{topic.name}-out"
+    world.create(out, 3)
+    function = context_handlers.handle_async if kind == "async" else context_handlers.handle
+    app.handler(topic, lanes=8, processes=2 if kind == "processes" else 0)(function)
+    app.produce_interceptor()(context_handlers.correlate)
+    rows = [Row(b"k%d" % n, b"", [("id", b"id-%d" % n), ("out", out.encode())]) for n in range(60)]
+    world.produce(topic, rows)
+    tally = world.run(app)
+    assert (tally.handled, tally.produced) == (60, 60)
+    came = {
+        record.header("id"): (record.key, b"%d:%d" % (record.partition, record.offset))
+        for record in world.output(topic.name)
+    }
+    left = {record.header("id"): (record.key, record.raw) for record in world.output(out)}
+    assert left == came

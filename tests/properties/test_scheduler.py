@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from laneway._core.scheduler import Lanes, Scheduler
+from laneway._core.scheduler import Lanes, Scheduler, StrictScheduler
 
 KEYS = st.sampled_from([None, None, b"", b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"])
 
@@ -43,7 +43,8 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @initialize(lanes=st.integers(1, 5), per_partition=st.sampled_from([None, 1, 2, 3]))
     def begin(self, lanes, per_partition):
-        self.scheduler = Scheduler(Lanes(lanes, per_partition))
+        kind = Scheduler if per_partition is None else StrictScheduler
+        self.scheduler = kind(Lanes(lanes, per_partition))
         self.per_partition = per_partition
         self.lines: dict[object, Line] = {}
         self.turns: list[OpenTurn] = []

@@ -7,11 +7,11 @@ import pytest
 from laneway._core import copies as _copies
 from laneway._core import step as _step
 from laneway._core.copies import CopyWriter
+from laneway._core.decide import ERROR_TOPIC, Copy
 from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.headers import deferred_headers
 from laneway._core.messages import RetryCopy
 from laneway._core.outbox import Outbox
-from laneway._core.outcome import ERROR_TOPIC, Copy
 from laneway._core.processor import Processor
 from simulation.simulator import LADDERS, simulate
 
@@ -231,11 +231,11 @@ def test_a_copy_in_the_wrong_place_is_found(monkeypatch, field, text):
 
 def test_a_delay_that_counts_from_another_time_is_found(monkeypatch):
     """It counts from when the copy was made."""
-    headers = CopyWriter.retry_headers
+    headers = _copies.deferred_headers
     monkeypatch.setattr(
-        CopyWriter,
-        "retry_headers",
-        lambda self, record, failure, step, now: headers(self, record, failure, step, record.timestamp),
+        _copies,
+        "deferred_headers",
+        lambda record, failure, **more: headers(record, failure, **{**more, "due": record.timestamp}),
     )
     finds("the copy of")
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from laneway import Topic
-from laneway._core.commands import Drain
 from laneway._core.locate import status_of
+from laneway._core.state import Drain
 from laneway._declare.record import Record
 from laneway._runtime.handler_worker import HandlerWorker
-from laneway._runtime.health.loop_health import located
-from laneway._runtime.health.stalls import cause as cause_of
+from laneway._runtime.health.findings import cause as cause_of
+from laneway._runtime.health.snapshot import located
 from laneway._runtime.host import AppHost
 
 __all__ = ["ORDERS", "Post", "row", "station_of"]
@@ -57,7 +57,7 @@ def station_of(app, records, post=None, lanes=4):
         app.name,
         lanes=lanes,
         sender=post or Post(),
-        loop=lambda: host.loop,
+        host=host,
         listener=SimpleNamespace(event=lambda event: None, note=lambda words: None),
     )
     station.start()

@@ -25,6 +25,7 @@ from laneway.events import (
     OffsetsCommitted,
     PartitionsAssigned,
     PartitionsRevoked,
+    RecordDeduplicated,
     RecordDeferred,
     RecordDropped,
     RecordEvent,
@@ -53,10 +54,14 @@ ONE_OF_EACH = (
     PartitionsAssigned("orders", (0, 3)),
     PartitionsRevoked("orders", (3,), is_lost=True),
     OffsetsCommitted("orders", ((0, 17),)),
+    RecordDeduplicated(*PLACE),
 )
+PARKED = next(event for event in ONE_OF_EACH if isinstance(event, RecordParked))
+STATE = next(event for event in ONE_OF_EACH if isinstance(event, StateChanged))
 CONTRACT = {
     "RecordHandled": ("handler", "topic", "partition", "offset", "attempt"),
     "RecordSkipped": ("handler", "topic", "partition", "offset", "attempt", "error"),
+    "RecordDeduplicated": ("handler", "topic", "partition", "offset", "attempt"),
     "RecordRetried": ("handler", "topic", "partition", "offset", "attempt", "error", "pause"),
     "RecordDeferred": ("handler", "topic", "partition", "offset", "attempt", "error", "step"),
     "RecordParked": ("handler", "topic", "partition", "offset", "attempt", "error", "error_topic"),
@@ -108,8 +113,8 @@ def test_a_subscriber_gets_its_kinds_in_order():
     app.on(RecordParked, StateChanged)(both.append)
     app.tell(*ONE_OF_EACH)
 
-    assert parked == [ONE_OF_EACH[4]]
-    assert both == [ONE_OF_EACH[4], ONE_OF_EACH[11]]
+    assert parked == [PARKED]
+    assert both == [PARKED, STATE]
 
 
 def test_a_subscriber_that_raises_is_one_log_line(caplog):
@@ -121,9 +126,9 @@ def test_a_subscriber_that_raises_is_one_log_line(caplog):
         raise ValueError("two\nlines")
 
     app.on(RecordParked)(told.append)
-    app.tell(ONE_OF_EACH[4])
+    app.tell(PARKED)
 
-    assert told == [ONE_OF_EACH[4]]
+    assert told == [PARKED]
     line = "subscriber 'broken' failed on RecordParked: ValueError: two lines"
     assert caplog.record_tuples == [("laneway.events", logging.ERROR, line)]
 
@@ -190,7 +195,7 @@ def test_a_subscriber_may_make_an_event_itself():
         if isinstance(event, RecordParked):
             app.tell(StateChanged("paused"))
 
-    app.tell(ONE_OF_EACH[4])
+    app.tell(PARKED)
     assert told == ["RecordParked", "StateChanged"]
 
 

@@ -67,13 +67,13 @@ class Ack:
         return self._said.get("end")
 
     def watch(self, board: Acks) -> None:
-        """Tell a board from now on, and at once what was said before."""
+        """Notify a board from now on, and at once about what was said before."""
         self._board = board
         if self.is_over or self.is_released:
             board.note(self)
 
     def _end(self, error: Exception | None) -> None:
-        self._said.setdefault("end", error)  # one step of the interpreter: the first word counts
+        self._said.setdefault("end", error)  # atomic: the first call counts
         if self._board is not None:
             self._board.tell(self)
 
@@ -100,26 +100,26 @@ class Acks:
         return len(self._waiting)
 
     def wait(self, ack: Ack, record: Record[Any], queue: KeyQueue[Record[Any]]) -> None:
-        """A function has returned and left its record; the key waits."""
+        """Wait for an `Ack`; the key waits too."""
         self._waiting[ack] = Waiting(record, queue)
         ack.watch(self)
 
     @property
     def has_news(self) -> bool:
-        """Whether something was said that has not been acted on."""
+        """Whether `poll` has something to return."""
         return bool(self._news)
 
     def note(self, ack: Ack) -> None:
-        """Something was said of a record. Its owner looks again; to wake it would take a lock that it holds."""
+        """Note an acknowledgement, without `wake`: the caller holds the lock that it would take, and looks again."""
         self._news.append(ack)
 
     def tell(self, ack: Ack) -> None:
-        """Something was said of a record. Any thread may call it."""
+        """Note an acknowledgement and wake the owner. Any thread may call it."""
         self._news.append(ack)
         self.wake()
 
     def poll(self) -> list[tuple[Ack, Waiting]]:
-        """Those of which something was said, each with what waits; one that is over waits no longer."""
+        """The acknowledged records, each with what waits; one that is over waits no longer."""
         found: list[tuple[Ack, Waiting]] = []
         for _ in range(len(self._news)):
             ack = self._news.popleft()

@@ -178,7 +178,7 @@ class CircuitBreaker:
         return self.saw(turn, error, is_good=is_good or was_good)
 
     def saw(self, turn: object, error: Exception | None, *, is_good: bool) -> bool:
-        """What came of a turn or table; True when its failure is not to be judged, and it is called again.
+        """Count the outcome of a turn or table; True when its failure is not judged, and it is called again.
 
         Args:
             turn: what `began`.

@@ -10,8 +10,8 @@ from laneway._core.batch_pieces import BatchPieces, groups_of
 from laneway._core.breaker import uncalled
 from laneway._core.dedup import guarded
 from laneway._core.interceptors import StandIns, intercepted, producing
+from laneway._core.messages import codec_of, decoder_of
 from laneway._core.turn import TurnReport, records_of
-from laneway._core.values import codec_of, decoder_of
 from laneway._declare.breaker import is_failure
 from laneway._declare.context import set_current_record
 from laneway._declare.record import Batch, Record
@@ -174,7 +174,7 @@ class Call:
         began = self._clock.monotonic()
         for piece in pieces:
             start = self._clock.monotonic()
-            batch = Batch(piece.copy())  # a handler that sorts or empties its list must not do so to ours
+            batch = Batch(piece.copy())  # a handler may sort or empty its list
             try:
                 answer = self.function(batch)
                 if self._timeout is not None:
@@ -377,10 +377,7 @@ class Call:
             raise HandlerTimeoutError(f"handler {self._name!r} took {now - began:.3f} s; its time limit is {limit:g} s")
 
     def _cancelled(self, error: asyncio.CancelledError) -> Exception:
-        """The failure of a handler that awaited something cancelled; when the lane itself is cancelled, go on raising.
-
-        Let through, it would end the lane in silence and leave its records unfinished forever.
-        """
+        """The failure of a handler that awaited something cancelled; raises when the lane itself is cancelled."""
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise error
@@ -392,9 +389,8 @@ class Call:
             async with asyncio.timeout(limit):
                 return await call
         except TimeoutError as error:
-            raise HandlerTimeoutError(
-                f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
-            ) from error
+            text = f"handler {self._name!r} was cancelled at its time limit of {limit:g} s"
+            raise HandlerTimeoutError(text) from error
 
 
 def _has_failed(report: TurnReport, index: int, retry: Retry) -> bool:

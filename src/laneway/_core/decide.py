@@ -1,4 +1,7 @@
-"""What follows from what happened: pure functions from reports and deliveries to outcomes."""
+"""What follows for records that were not handled, and for messages that were refused: pure functions.
+
+Records that were handled, skipped or have led to messages need no outcome of their own: a report lists them in bulk.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,75 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laneway._core.messages import ErrorCopy, ReplyMessage
-from laneway._core.outcome import ERROR_TOPIC, AwaitAck, Copy, RetryAt
 from laneway._declare.breaker import is_failure
 from laneway._declare.retry import Defer, TryAgain, judge
 from laneway.errors import MessageTooLargeError, RetryAfter, TimestampRefusedError, Unacknowledged
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laneway._core.acks import Ack
     from laneway._core.headers import Reduction
     from laneway._core.messages import PendingMessage
-    from laneway._core.outcome import Outcome
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway._declare.retry import Verdict
 
-__all__ = ["Decision", "Fate", "KeyDecision", "decide", "follow", "is_hopeless", "resolve"]
+__all__ = [
+    "ERROR_TOPIC",
+    "AwaitAck",
+    "Copy",
+    "Decision",
+    "Fate",
+    "KeyDecision",
+    "Outcome",
+    "RetryAt",
+    "decide",
+    "follow",
+    "is_hopeless",
+    "resolve",
+]
+
+ERROR_TOPIC = 0
+"""In place of the step of a copy: it goes to the error topic."""
+
+
+class RetryAt(NamedTuple):
+    """The record stays at the head of its key and is called again at a time."""
+
+    record: Record[Any]
+    at: float
+    pause: float
+    error: Exception
+    counts: bool = True
+    """Whether the call used an attempt."""
+
+
+class Copy(NamedTuple):
+    """A copy goes to a retry topic or the error topic; the record is finished when it is acknowledged."""
+
+    record: Record[Any]
+    step: int
+    """Of the retry topic; `ERROR_TOPIC` for the other one."""
+    error: Exception | None
+    """None: it did not fail, it only waits behind its key."""
+    holds_key: bool = True
+    """Whether the key waits for the acknowledgement."""
+    superseded: Sequence[Record[Any]] = ()
+    """Older records of the key, finished with it."""
+
+
+class AwaitAck(NamedTuple):
+    """The handler has left the record to its `Ack`; the key waits."""
+
+    record: Record[Any]
+    ack: Ack
+
+
+Outcome = RetryAt | Copy | AwaitAck
+
 
 _first = itemgetter(0)
 

@@ -22,6 +22,8 @@ class Dedup(Protocol):
     """Called on another thread when `confirmed` has news; the runner sets it."""
     pending: int
     """Records whose marks are under way."""
+    unclaimed: int
+    """Records that were called without a claim, because the store was away."""
 
     def begin(self, records: Sequence[Record[Any]]) -> None:
         """Claim the records of a turn, in one round trip."""

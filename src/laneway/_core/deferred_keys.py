@@ -24,7 +24,7 @@ class DeferredKeys:
     A copy lies in the partition of the same number as its record, and records of different partitions have no order.
     So a key waits in each partition for itself, and a partition that is given away is forgotten with all that waits.
 
-    Not thread-safe: it belongs to the owner of the desks that share it.
+    Not thread-safe: the processor owns it.
     """
 
     __slots__ = ("_oldest", "_steps")

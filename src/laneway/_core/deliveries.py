@@ -1,15 +1,14 @@
-"""Deliveries: the messages and copies of a handler, from what was decided to what became of them."""
+"""Deliveries: the messages and copies of a handler, from the decision to the answer of the broker."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.decide import Fate, follow, resolve
+from laneway._core.decide import ERROR_TOPIC, AwaitAck, Copy, Fate, Outcome, RetryAt, follow, resolve
 from laneway._core.events import short_text
 from laneway._core.headers import Failure
 from laneway._core.messages import CopyMessage, ErrorCopy, Reply, ReplyMessage, RetryCopy
-from laneway._core.outcome import ERROR_TOPIC, AwaitAck, Copy, Outcome, RetryAt
 from laneway._core.state import ProcessorState
 from laneway._declare.interceptors import name_of
 from laneway.errors import ProduceError, TimestampRefusedError, text_of
@@ -136,7 +135,7 @@ class Deliveries(ProcessorState):
         self._send([copy for copy in copies if copy is not None])
 
     def _complete(self, now: float) -> None:
-        """Act on what became of messages."""
+        """Act on the answers to messages."""
         outbox = self.outbox
         if not outbox.pending:
             outbox.late = ()

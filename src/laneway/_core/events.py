@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from laneway._core.headers import Failure
-    from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway.observe import Event, Notes, Tally
@@ -40,7 +39,7 @@ class EventEmitter:
     Args:
         spec: the handler; it knows which events are subscribed to.
         tally: where events are kept until they are collected.
-        listener: hears of what is waited for; one that is a `Listener` hears of each event at once, too.
+        listener: gets notes of what is waited for; a `Listener` also gets each event at once.
     """
 
     def __init__(
@@ -69,14 +68,9 @@ class EventEmitter:
             self._listener.event(event)
 
     def note(self, words: str) -> None:
-        """Say in words what lasts."""
+        """Pass on a note for the log."""
         if self._notes is not None:
             self._notes.note(words)
-
-    def settled(self, report: TurnReport) -> None:
-        """Records of a turn were handled without a message, or skipped."""
-        self.handled(report.handled)
-        self.skipped(report.skipped, report.reasons)
 
     def skipped(self, records: Sequence[Record[Any]], reasons: Mapping[int, Exception]) -> None:
         """Records were skipped, those whose ids are among the reasons with one."""

@@ -1,12 +1,14 @@
-"""Which offsets above the committed one are finished, as text that fits into the metadata of a commit.
+"""The metadata of a commit: which offsets above the committed one are finished, and whether work may be under way.
 
 The format, version 1: ``L1`` and a letter, then base64 without padding. ``c`` and nothing behind it: everything that
 was read is finished, and nothing was under way. ``r``: lengths of runs as varints, unfinished and finished by turns,
 beginning at the committed offset. ``b``: a bitmap from the committed offset on, lowest bit first, 1 for finished.
 ``n`` and a number in digits: the group is new, and the topic had so many partitions when it began to read it.
-A ``~`` and a time may follow, see `laneway._core.commit_markers`.
+``u``: from this offset on records may have been worked on. All but ``c`` say that, and end with ``~`` and a time, in
+milliseconds since the epoch: copies made before that time have nothing to do with this position.
 Behind any of these, or behind ``L1`` alone, may stand ``@`` and the id of the topic: a topic that is deleted and
-recreated keeps its name and gets another id. Whatever begins differently was not written by laneway and says nothing.
+recreated keeps its name and gets another id. Whatever begins differently was not written by laneway: the group was
+reset, and everything from the offset on is to run.
 
 A text may tell of less than is finished, because brokers limit its length. What it does not tell of counts as
 unfinished: the next owner reads it, and runs it again.
@@ -27,13 +29,17 @@ __all__ = [
     "CLEAN",
     "MOST",
     "NEW",
+    "UNDER_WAY",
     "FinishedMap",
     "began_with",
     "decode_finished",
     "encode_finished",
     "is_clean",
+    "moved_on",
     "readable_to",
+    "since_of",
     "topic_id_of",
+    "under_way",
     "with_topic_id",
     "without_topic_id",
 ]
@@ -42,6 +48,8 @@ CLEAN = "L1c"
 """Nothing was under way when this was committed, so nothing has to be looked for."""
 NEW = "L1n"
 """Behind it stands how many partitions the topic had when the group began: those that come later have no commit too."""
+UNDER_WAY = "L1u"
+"""Records from this offset on may have been worked on, and none of those past it is known to be finished."""
 MOST = 4_000
 """Characters without the topic's id, which takes 23 more; brokers take 4,096 by default."""
 _RUNS, _BITS = "L1r", "L1b"
@@ -49,6 +57,8 @@ _BYTES = (MOST - len(_RUNS)) * 3 // 4  # that fit as base64
 _ID = re.compile(r"(L1.*)@([A-Za-z0-9_-]{22})", re.ASCII)
 _FARTHEST = 2**62
 _MOST_WAITING = 1_000_000  # unfinished offsets that are believed: each is written down, and a text can claim any number
+_SINCE = re.compile(r"~(\d{1,15})")
+_BEGINNINGS = (UNDER_WAY, NEW, "L1r", "L1b")
 
 
 class FinishedMap:
@@ -280,3 +290,34 @@ def _lengths(data: bytes) -> list[int]:
         elif shift > 63:
             return []
     return [] if shift else lengths
+
+
+def under_way(found: str, now: int, marker: str = UNDER_WAY) -> str:
+    """The marker of an owner that begins at an offset.
+
+    Args:
+        found: the metadata of the commit that it begins at, empty when there is none.
+        now: milliseconds since the epoch. The time of a killed owner is kept, unless this clock is behind it: copies
+            that are made from now on have times of this clock.
+        marker: what stands before the time.
+    """
+    since = since_of(found)
+    return f"{marker}~{now if since is None else min(now, since)}"
+
+
+def since_of(text: str) -> int | None:
+    """Since when work may be under way; None when none is, and when the text is not laneway's."""
+    if not text.startswith(_BEGINNINGS):
+        return None
+    found = _SINCE.search(without_topic_id(text))
+    return int(found[1]) if found else 0
+
+
+def moved_on(text: str) -> str:
+    """The marker of a commit further on, by a command that dealt with the records in between while no owner ran.
+
+    The time of a killed owner is kept: its copies may be of records past the new offset. So is what follows an ``@``.
+    """
+    since = since_of(text)
+    marker = CLEAN if since is None else f"{UNDER_WAY}~{since}"
+    return marker + "".join(text.partition("@")[1:])

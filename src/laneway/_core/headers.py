@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from laneway._core.trace import one_line, trace_of
 from laneway._declare.header_styles import is_of_style, styled
 from laneway._declare.record import Origin
 from laneway.errors import text_of
 
 if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+
     from laneway._declare.header_styles import Style
     from laneway._declare.record import Headers, Record
 
@@ -19,8 +22,10 @@ __all__ = [
     "ERROR_HEADERS",
     "Failure",
     "Reduction",
+    "as_lines",
     "deferred_headers",
     "errors_of",
+    "one_line",
     "origin_of",
     "own_size",
     "parked_at",
@@ -28,6 +33,7 @@ __all__ = [
     "read_from",
     "recall",
     "returned_headers",
+    "trace_of",
 ]
 
 _PREFIX = "laneway-"
@@ -49,13 +55,17 @@ ERROR_HEADERS = (
 """Every header a parked copy carries besides those of the record."""
 
 Reduction = Literal["", "trace"] | int
-"""What a copy leaves out: nothing or the trace; a number leaves so many bytes to own headers, and none to the value."""
+"""What a copy leaves out: nothing, the trace, or the value; then it is the bytes left for the record's headers."""
 
 _TRACE_LIMIT = 4_000  # characters; a longer trace makes the copy larger than the record without telling more
 _MESSAGE_LIMIT = 1_000
 _MOST_ERRORS = 1_000_000  # times that a record may have been parked; more is a lie
 _LAST_OFFSET, _LAST_PARTITION = 2**63 - 1, 2**31 - 1
 _LAST_TIME = 253_402_300_799_999  # the end of the year 9999 in milliseconds; no later time can be shown
+_MOST_KEPT = 200  # stacks; a handler fails in few places
+_DEEPEST = 40  # frames of a stack that is kept
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "\\": "\\"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +101,9 @@ def parked_headers(
     reduced: Reduction = "",
     style: Style = "laneway",
 ) -> Headers:
-    """Headers of the parked copy: the record's own in their order, then ours.
+    """Headers of the parked copy: the record's own in their order, then laneway's.
 
-    Ours replace any that the record already carries, so a record parked again does not grow.
+    They replace any that the record already carries, so a record parked again does not grow.
 
     Args:
         record: what failed.
@@ -103,7 +113,7 @@ def parked_headers(
         now: milliseconds since the epoch.
         reduced: what the copy leaves out because it would be too large; the headers ``laneway-reduced`` and
             ``laneway-left-out`` tell.
-        style: whose headers stand beside ours; the trace is in theirs then.
+        style: whose headers stand beside laneway's; the trace is in theirs then.
     """
     every = _own(record, style)
     own = _fitting(every, reduced) if isinstance(reduced, int) else every
@@ -162,7 +172,7 @@ def _left_out(record: Record[Any], every: list[Any], own: list[Any]) -> tuple[tu
 def deferred_headers(
     record: Record[Any], failure: Failure | None, *, app: str, handler: str, step: int, due: int
 ) -> Headers:
-    """Headers of the copy on a retry topic: the record's own in their order, then ours.
+    """Headers of the copy on a retry topic: the record's own in their order, then laneway's.
 
     Args:
         record: what waits.
@@ -321,3 +331,52 @@ def _cause(kind: str, message: str) -> tuple[tuple[str, bytes], ...]:
 
 def _as_bytes(value: object) -> bytes:
     return b"%d" % value if type(value) is int else str(value).encode("utf-8", "replace")
+
+
+_kept: dict[tuple[tuple[CodeType, int], ...], str] = {}
+
+
+def trace_of(error: BaseException, last_line: str) -> str:
+    """What the interpreter would print of an exception.
+
+    Formatting a stack takes 100 µs, because the source is read and parsed for it. Records that fail mostly fail at the
+    same place, so the text of a stack is kept and only the last line differs.
+
+    Args:
+        error: the exception.
+        last_line: its type and text.
+    """
+    has_more = error.__cause__ or error.__context__ or isinstance(error, (BaseExceptionGroup, SyntaxError))
+    stack = None if has_more or getattr(error, "__notes__", None) else _stack(error.__traceback__)
+    if stack is None:
+        # The last frames only: an exception object that is raised again and again grows by some each time.
+        return "".join(traceback.format_exception(error, limit=-_DEEPEST))
+    frames = _kept.get(stack)
+    if frames is None:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        frames = _kept[stack] = "".join(traceback.format_tb(error.__traceback__))
+    head = "Traceback (most recent call last):\n" if frames else ""
+    return f"{head}{frames}{last_line}\n"
+
+
+def one_line(trace: str) -> str:
+    """A trace as a header holds it: without line ends, so that tools print a record's headers on one line."""
+    return trace.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def as_lines(header: str) -> str:
+    """The trace in a header; one with line ends in it is of an older version, which wrote traces as they are."""
+    if "\n" in header:
+        return header
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[0]), header)
+
+
+def _stack(place: TracebackType | None) -> tuple[tuple[CodeType, int], ...] | None:
+    found: list[tuple[CodeType, int]] = []
+    while place is not None:
+        found.append((place.tb_frame.f_code, place.tb_lasti))
+        if len(found) > _DEEPEST:
+            return None
+        place = place.tb_next
+    return tuple(found)

@@ -34,7 +34,7 @@ class Ledger:
         self._next: dict[int, int] = {}
 
     def see(self, partition: int, offsets: Sequence[int]) -> None:
-        """Take note of offsets that were read, in ascending order.
+        """Add offsets that were read, in ascending order.
 
         Raises:
             ValueError: when they do not ascend, or do not lie beyond all seen before.
@@ -54,7 +54,7 @@ class Ledger:
         self._next[partition] = offsets[-1] + 1
 
     def finish(self, partition: int, offset: int) -> None:
-        """Take note that an offset's outcome is durable.
+        """Remove an offset whose outcome is durable.
 
         Raises:
             KeyError: when it was not seen, or is finished already; either is a bug of the caller.
@@ -77,8 +77,8 @@ class Ledger:
     def snapshot(self, partition: int) -> tuple[int, list[int]] | None:
         """The offset after the last seen one, and the unfinished ones before it; None when nothing was seen.
 
-        Any thread may call it, while the owner goes on: each step reads one thing that the interpreter keeps whole. The
-        end comes first, so what is seen meanwhile is past it and left out; what is finished meanwhile is finished.
+        Any thread may call it while the owner continues: each step is one atomic operation of the interpreter. The end
+        is read first, so offsets seen meanwhile lie past it and are left out.
         """
         end = self._next.get(partition)
         if end is None:
@@ -89,7 +89,7 @@ class Ledger:
         return end, [offset for offset in unfinished if offset < end]
 
     def pass_to(self, partition: int, offset: int) -> None:
-        """Take note that the offsets before this one were read, and that those not seen need no work."""
+        """Mark the offsets before this one as read; those not seen need no work."""
         self._next[partition] = max(offset, self._next.get(partition, 0))
 
     def has(self, partition: int, offset: int) -> bool:
@@ -110,6 +110,6 @@ class Ledger:
         return sum(map(len, self._unfinished.values()))
 
     def forget(self, partition: int) -> None:
-        """Drop a partition that is no longer ours."""
+        """Forget a partition that is no longer owned."""
         self._unfinished.pop(partition, None)
         self._next.pop(partition, None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from laneway._core.troubles import Trouble  # noqa: TC001 - a decoder looks it up
+from laneway._core.outbox import Trouble  # noqa: TC001 - a decoder looks it up
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -1,20 +1,23 @@
-"""Messages on their way: what a handler returned, and the copies of records that failed."""
+"""Messages on their way: what a handler returned, and the copies of records that failed; and the codecs of values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from laneway.codecs import Framed, Raw
+
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from laneway._core.headers import Failure, Reduction
     from laneway._core.outbox import Generation
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import EncodedMessage
-    from laneway._declare.record import Record
+    from laneway._declare.record import Record, Topic
+    from laneway.codecs import Codec
 
-__all__ = ["CopyMessage", "ErrorCopy", "PendingMessage", "Reply", "ReplyMessage", "RetryCopy"]
+__all__ = ["CopyMessage", "ErrorCopy", "PendingMessage", "Reply", "ReplyMessage", "RetryCopy", "codec_of", "decoder_of"]
 
 
 class PendingMessage:
@@ -149,3 +152,18 @@ class ErrorCopy(CopyMessage):
 
 def _length(part: Any) -> int:
     return len(part) if isinstance(part, (bytes, str)) else 0
+
+
+def decoder_of(codec: Codec[Any]) -> Callable[[Record[Any]], Any] | None:
+    """What gives the value of a record; None where the value is the bytes."""
+    if type(codec) is Raw:
+        return None
+    if isinstance(codec, Framed) and codec.reads_headers:
+        return lambda record: codec.decode_with(record.raw, record.headers)  # type: ignore[arg-type]  # no tombstones
+    return lambda record: codec.decode(record.raw)  # type: ignore[arg-type]  # as above
+
+
+def codec_of(topic: Topic[Any], address: str) -> Codec[Any]:
+    """The codec of a topic whose real name is in its address; schemas are registered under that name."""
+    codec = topic.value
+    return codec.for_topic(address.partition("@")[0]) if address != topic.name and isinstance(codec, Framed) else codec

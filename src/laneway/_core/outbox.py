@@ -1,4 +1,4 @@
-"""Outbox: messages and copies on their way, sent again until the processor says that they are over."""
+"""Outbox: messages until they are acknowledged; Troubles: the topics that cannot be written to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from laneway._core.events import short_text
-from laneway._core.troubles import Troubles
 from laneway.errors import MessageTooLargeError
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from laneway.observe import Tally
     from laneway.typing import Sender
 
-__all__ = ["Delivery", "Generation", "Late", "Outbox"]
+__all__ = ["Delivery", "Generation", "Late", "Outbox", "Trouble", "Troubles"]
 
+_CALM = 6.0  # seconds; what cannot be written is tried again after at most five
 _NOTICE_EVERY = 10.0  # seconds between two notices of the same trouble
 _SOON, _LATE = 0.002, 0.05  # seconds between looks for answers: while they come, and when none has come for long
 _HOLDS_KEY = 0.5  # seconds that a copy may take before its key waits for it
@@ -29,6 +31,71 @@ _OVERDUE = 5.0  # seconds without an acknowledgement that are worth a warning; t
 _ASK = 4.0  # seconds after which the reason is asked for, so that it is known by then
 _GENERATION = 1.0  # seconds in which messages count as equally old
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries; longer and a healed topic would be noticed too late
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A topic that cannot be written to. Plain values: it may come from another process."""
+
+    topic: str
+    error: str
+    tries: int
+    seconds: float
+    """How long that has been so."""
+
+
+class _Failing:
+    """What is known of one topic."""
+
+    __slots__ = ("error", "landed", "last", "since", "tries")
+
+    def __init__(self, since: float) -> None:
+        self.since = self.last = since
+        self.landed = 0.0
+        self.error, self.tries = "", 0
+
+
+class Troubles:
+    """Remembers which topics refused messages, until they take them again. Its owner reports tries; any thread may ask.
+
+    A try may be under way of which nothing is known yet, so one that failed counts until a later one has landed.
+    """
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Failing] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._topics)
+
+    def failed(self, topic: str, error: str, tries: int, now: float) -> None:
+        """A try failed."""
+        found = self._topics.setdefault(topic, _Failing(now))
+        found.last, found.error, found.tries = now, error, max(found.tries, tries)
+
+    def landed(self, topic: str, now: float) -> None:
+        """A message was acknowledged."""
+        found = self._topics.get(topic)
+        if found is not None:
+            found.landed = now
+
+    def now(self, now: float, *, is_pending: bool, timeout: float) -> list[Trouble]:
+        """The topics that cannot be written to now; those that can are forgotten.
+
+        Args:
+            now: the time.
+            is_pending: whether any message waits to be acknowledged.
+            timeout: seconds that a try may take.
+        """
+        found = []
+        for topic, failing in list(self._topics.items()):
+            quiet = now - failing.last
+            is_over = (failing.landed > failing.last and quiet > _CALM) or quiet > timeout + 2 * _CALM
+            if not is_pending or is_over:
+                self._topics.pop(topic, None)
+            else:
+                found.append(Trouble(topic, failing.error, failing.tries, now - failing.since))
+        return found
+
 
 Delivery = tuple["PendingMessage", Exception | None]
 """A message and the answer to it: None when every in-sync replica has it, else why not."""
@@ -69,9 +136,9 @@ class Generation:
 
 
 class Outbox:
-    """Hands messages to a sender and gives what became of them.
+    """Hands messages to a sender and returns the answers.
 
-    Only its owner calls it. It never gives up: a message stays until the owner says that it is over.
+    Only its owner calls it. A message stays until the owner says that it is over.
 
     A broker refuses a whole request when one message in it is too large. So a message that was refused for its size
     while others were on their way to the same topic is sent again by itself, and only then reported as too large.
@@ -118,7 +185,7 @@ class Outbox:
         """Why the newest failed try failed; None when nothing waits to be repeated."""
 
     def send(self, message: PendingMessage) -> None:
-        """Send a message; what became of it comes out of a later `poll`."""
+        """Send a message; a later `poll` returns the answer."""
         self._accept(message)
         self._send(message)
 

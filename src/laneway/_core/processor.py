@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.commands import Close, Command, Drain, Inherit, Load, Open, Release, SetLanes
-from laneway._core.decide import decide
+from laneway._core.decide import Copy, decide
 from laneway._core.deliveries import Deliveries
 from laneway._core.messages import Reply
-from laneway._core.outcome import Copy
-from laneway._core.state import HANGS
+from laneway._core.state import HANGS, Close, Command, Drain, Inherit, Load, Open, Release, SetLanes
 from laneway._core.turn import TurnReport, records_of
 
 if TYPE_CHECKING:
@@ -147,7 +145,7 @@ class Processor(Deliveries):
         tally.size += sum([record.size for record in records])
 
     def take(self, lanes: int | None = None) -> Turn | None:
-        """A turn for a free lane, or None; with *lanes* of a size as if there were only so many to share the work."""
+        """A turn for a free lane, or None; *lanes* is how many share the work, all by default."""
         if self._inbox:
             self.obey()  # partitions may have been lost since the last tick
         breaker = self.breaker
@@ -224,7 +222,7 @@ class Processor(Deliveries):
             else:
                 self._apply(step, queue, queue.taken, [Copy(record, behind, None) for record in queue.work()])
         if not may_run:
-            self._end_turn(step, turn)
+            step.scheduler.end_turn(turn)
         return may_run
 
     def settle(self, turn: Turn, report: TurnReport) -> None:
@@ -243,7 +241,7 @@ class Processor(Deliveries):
         step = self._step_of_turn(turn)
         is_outage = self.breaker is not None and self.breaker.ended(turn, rest, was_good=was_good)
         self._settle(step, turn, rest, is_outage=is_outage)
-        self._end_turn(step, turn)
+        step.scheduler.end_turn(turn)
         report.forget_errors()
         rest.forget_errors()
 
@@ -259,7 +257,7 @@ class Processor(Deliveries):
                 tally.handled += 1
                 self._turn_size.saw(1, seconds)
                 step.scheduler.settle(turn[0], 1)
-                self._end_turn(step, turn)
+                step.scheduler.end_turn(turn)
                 self._finish((record,))
                 return
         report = report or TurnReport.of(record)
@@ -312,13 +310,6 @@ class Processor(Deliveries):
         for key in decision.keys:
             self._apply(step, turn[key.at], key.over, key.outcomes)
         self.tally.retried += decision.given_back
-
-    def _end_turn(self, step: Step, turn: Turn) -> None:
-        step.scheduler.end_turn(turn)
-        if self._only is None and self.spec.strict:
-            for other in self.steps:
-                if other is not step:
-                    other.scheduler.unblock(turn[0].lane)
 
     def tick(self) -> None:
         """Let time pass: acknowledgements, repeats, postponed keys, turns that hang."""

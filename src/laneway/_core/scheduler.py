@@ -12,7 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-__all__ = ["KeyQueue", "Lanes", "Scheduler", "Turn"]
+__all__ = ["KeyQueue", "Lanes", "Scheduler", "StrictScheduler", "Turn"]
 
 
 class _Sized(Protocol):
@@ -62,13 +62,15 @@ class Lanes:
             use the lanes of the others.
     """
 
-    __slots__ = ("busy", "busy_by_partition", "per_partition", "total")
+    __slots__ = ("busy", "busy_by_partition", "per_partition", "strict", "total")
 
     def __init__(self, total: int, per_partition: int | None = None) -> None:
         self.total = max(1, total)
         self.busy = 0
         self.per_partition = per_partition
         self.busy_by_partition: dict[int, int] = {}
+        self.strict: list[StrictScheduler[Any]] = []
+        """The schedulers that share strict lanes."""
 
 
 class Scheduler(Generic[T]):
@@ -83,7 +85,6 @@ class Scheduler(Generic[T]):
     """
 
     __slots__ = (
-        "_blocked",
         "_late",
         "_order",
         "_queues",
@@ -106,7 +107,6 @@ class Scheduler(Generic[T]):
         self._ready: deque[KeyQueue[T]] = deque()
         self._late: list[tuple[float, int, KeyQueue[T]]] = []
         self._order = count()  # ties of the heap fall to the earlier one, never to a comparison of queues
-        self._blocked: dict[int, deque[KeyQueue[T]]] = {}
 
     def push(self, items: Iterable[T], keys: Iterable[Hashable], partitions: Iterable[int] | None = None) -> None:
         """Put items at the end of their keys' queues; an item whose key is None has no order and does not wait."""
@@ -138,12 +138,9 @@ class Scheduler(Generic[T]):
         lanes = self.lanes
         if not ready or lanes.busy >= lanes.total:
             return None
-        if lanes.per_partition is not None:
-            return self._take_strict(most, lanes.per_partition)
         turn: Turn[T] = []
         left, given = most, 0
         while ready and left > 0:
-            # As `_give`, written out: this loop runs for every record.
             queue = ready.popleft()
             waiting = len(queue.items) - queue.start
             given += waiting
@@ -155,14 +152,9 @@ class Scheduler(Generic[T]):
         lanes.busy += 1
         return turn
 
-    def end_turn(self, turn: Sequence[KeyQueue[T]] = ()) -> None:
+    def end_turn(self, turn: Sequence[KeyQueue[T]] = ()) -> None:  # noqa: ARG002 - strict lanes need it
         """A lane is free again. Its queues are settled, postponed or held on their own; one that is not stays busy."""
-        lanes = self.lanes
-        lanes.busy -= 1
-        if lanes.per_partition is not None and turn:
-            lane = turn[0].lane
-            lanes.busy_by_partition[lane] -= 1
-            self.unblock(lane)
+        self.lanes.busy -= 1
 
     def settle(self, queue: KeyQueue[T], done: int) -> None:
         """`advance` and `release` in one: what is left becomes ready again."""
@@ -198,7 +190,7 @@ class Scheduler(Generic[T]):
         self.size -= size
 
     def advance(self, queue: KeyQueue[T], over: int | list[T]) -> None:
-        """What is over leaves the queue: so many taken items, or all of them but these, which stay at its head."""
+        """Remove finished items from the queue: this number of taken ones, or all of them except these."""
         if isinstance(over, list):
             taken = queue.work()
             self.records -= len(taken) - len(over)
@@ -261,8 +253,7 @@ class Scheduler(Generic[T]):
     def drop(self, is_unwanted: Callable[[T], bool]) -> int:
         """Take out items that no lane has taken yet, postponed ones too; returns how many. O(n) in all items."""
         late = {id(queue) for _, _, queue in self._late}
-        queues = {id(queue): queue for queue in (*self._queues.values(), *self._ready)}
-        queues |= {id(queue): queue for queue in (queue for line in self._blocked.values() for queue in line)}
+        queues = {id(queue): queue for queue in (*self._queues.values(), *self._lined_up())}
         queues |= {id(queue): queue for _, _, queue in self._late}
         dropped = 0
         for name, queue in queues.items():
@@ -287,9 +278,8 @@ class Scheduler(Generic[T]):
     def waiting(self) -> Iterator[T]:
         """The items that `drop` could take out."""
         late = {id(queue) for _, _, queue in self._late}
-        keyless = [queue for queue in self._ready if queue.key is None]
+        keyless = [queue for queue in self._lined_up() if queue.key is None]
         keyless += [queue for _, _, queue in self._late if queue.key is None]
-        keyless += [queue for line in self._blocked.values() for queue in line if queue.key is None]
         for queue in (*self._queues.values(), *keyless):
             yield from queue.items[queue.start + (queue.taken if queue.is_busy and id(queue) not in late else 0) :]
 
@@ -318,6 +308,10 @@ class Scheduler(Generic[T]):
         """The queue of a key, only to be looked at; None when nothing of it is here. Items without a key have none."""
         return self._queues.get(key)
 
+    def _lined_up(self) -> Iterable[KeyQueue[T]]:
+        """The keys that are ready."""
+        return self._ready
+
     def _forget_empty(self) -> None:
         def is_full(queue: KeyQueue[T]) -> bool:
             return len(queue.items) > queue.start
@@ -325,26 +319,32 @@ class Scheduler(Generic[T]):
         self._ready = deque(filter(is_full, self._ready))
         self._late = [entry for entry in self._late if is_full(entry[2])]
         heapq.heapify(self._late)
-        # What was next in line of its partition may be gone: a turn sorts out again who must wait.
-        self._ready.extend(queue for line in self._blocked.values() for queue in line if is_full(queue))
-        self._blocked.clear()
 
-    def _give(self, queue: KeyQueue[T], most: int) -> int:
-        waiting = len(queue.items) - queue.start
-        queue.taken = min(waiting, most)
-        queue.is_busy = True
-        self.ready -= waiting
-        return queue.taken
 
-    def _take_strict(self, most: int, per_partition: int) -> Turn[T] | None:
-        """As `take`, one partition a turn, passing over partitions that use all of their lanes."""
+class StrictScheduler(Scheduler[T]):
+    """A scheduler whose partitions have lanes of their own (strict lanes). A turn has keys of one partition."""
+
+    __slots__ = ("_blocked", "_per_partition")
+
+    def __init__(self, lanes: Lanes) -> None:
+        super().__init__(lanes)
+        self._per_partition = lanes.per_partition or 1
+        self._blocked: dict[int, deque[KeyQueue[T]]] = {}
+        """Partition to its ready keys that wait for one of its lanes."""
+        lanes.strict.append(self)
+
+    def take(self, most: int) -> Turn[T] | None:
+        """As of a `Scheduler`, passing over partitions that use all of their lanes."""
+        lanes = self.lanes
+        if lanes.busy >= lanes.total:
+            return None
         turn: Turn[T] = []
-        busy = self.lanes.busy_by_partition
+        busy = lanes.busy_by_partition
         lane, left = -1, most
         passed: list[KeyQueue[T]] = []
         while self._ready and left > 0:
             queue = self._ready.popleft()
-            if not turn and busy.get(queue.lane, 0) >= per_partition:
+            if not turn and busy.get(queue.lane, 0) >= self._per_partition:
                 self._blocked.setdefault(queue.lane, deque()).append(queue)
                 continue
             if turn and queue.lane != lane:
@@ -354,17 +354,39 @@ class Scheduler(Generic[T]):
                     break
                 continue
             lane = queue.lane
-            left -= self._give(queue, left)
+            waiting = len(queue.items) - queue.start
+            queue.taken = min(waiting, left)
+            queue.is_busy = True
+            self.ready -= waiting
+            left -= queue.taken
             turn.append(queue)
         self._ready.extendleft(reversed(passed))
         if not turn:
             return None
         busy[lane] = busy.get(lane, 0) + 1
-        self.lanes.busy += 1
-        if busy[lane] < per_partition:
+        lanes.busy += 1
+        if busy[lane] < self._per_partition:
             # This turn may hold several keys that came back one for each lane: the next lane needs one too.
             self.unblock(lane)
         return turn
+
+    def end_turn(self, turn: Sequence[KeyQueue[T]] = ()) -> None:
+        """A lane of the partition is free again, for the keys of every scheduler of the handler."""
+        super().end_turn()
+        if turn:
+            lane = turn[0].lane
+            self.lanes.busy_by_partition[lane] -= 1
+            for scheduler in self.lanes.strict:
+                scheduler.unblock(lane)
+
+    def _lined_up(self) -> Iterable[KeyQueue[T]]:
+        return chain(self._ready, *self._blocked.values())
+
+    def _forget_empty(self) -> None:
+        # What was next in line of its partition may be gone: a turn sorts out again which keys must wait.
+        self._ready = deque(self._lined_up())
+        self._blocked.clear()
+        super()._forget_empty()
 
     def unblock(self, lane: int) -> None:
         """A partition has a free lane: one of its keys that had to wait for it may be taken."""

@@ -1,8 +1,12 @@
-"""ProcessorState: what the processor of a handler owns, and when a record is finished."""
+"""ProcessorState: what the processor of a handler owns. Commands: what other threads may ask of it.
+
+The processor's own thread obeys commands in order, before anything else.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from laneway._core.acks import Acks
@@ -13,7 +17,7 @@ from laneway._core.events import EventEmitter
 from laneway._core.outbox import Outbox
 from laneway._core.scheduler import Lanes
 from laneway._core.step import Step
-from laneway._core.turn_size import TurnSize
+from laneway._core.turn import TurnSize
 from laneway.errors import UnreachableStateError
 from laneway.observe import Histogram, Tally
 
@@ -22,8 +26,8 @@ if TYPE_CHECKING:
 
     from laneway._clock import Clock
     from laneway._core.call import Call
-    from laneway._core.commands import Command, Drain
     from laneway._core.dedup import Dedup
+    from laneway._core.finished_map import FinishedMap
     from laneway._core.messages import CopyMessage
     from laneway._core.scheduler import KeyQueue
     from laneway._core.turn import TurnReport
@@ -35,10 +39,73 @@ if TYPE_CHECKING:
 
     Turn = list[KeyQueue[Record[Any]]]
 
-__all__ = ["HANGS", "ProcessorState"]
+__all__ = ["HANGS", "Close", "Command", "Drain", "Inherit", "Load", "Open", "ProcessorState", "Release", "SetLanes"]
+
 
 HANGS = 0.1  # seconds after which a turn, which is meant to take 2 ms, keeps only the key that it is at
-_UNSURE = 0.05  # seconds between looks while it is not known whether the partitions are still ours
+_UNSURE = 0.05  # seconds between looks while it is not known whether the partitions are still owned
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Take the records of a newly assigned partition."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Begin nothing more of a partition; the next owner runs what no lane has begun."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Forget everything about a fenced partition."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What waits on the retry topics of newly assigned partitions, except those revoked since."""
+
+    deferred: DeferredKeys
+    gone: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Inherit:
+    """These records of a partition were finished before and are not run again."""
+
+    topic: str
+    partition: int
+    finished: FinishedMap
+
+
+@dataclass(frozen=True, slots=True)
+class SetLanes:
+    """Change the number of lanes; busy lanes end their turns."""
+
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Begin nothing more, and finish what was begun; a later processor reads again what is dropped."""
+
+    is_last: bool = True
+    """No later processor in this process: records below the highest begun one are run, so that none finished lies past
+    an unfinished one, and postponed retries are dropped. Otherwise everything not begun is dropped, except records that
+    were tried: only this processor knows how often.
+    """
+
+
+Command = Open | Release | Close | Load | Inherit | SetLanes | Drain
 
 
 class ProcessorState:
@@ -52,10 +119,10 @@ class ProcessorState:
         clock: the time.
         per_partition: lanes of each partition when they are strict.
         deferred: the keys that have records waiting on retry topics, when later ones queue behind them.
-        listener: hears when something must wait, such as an error topic that cannot be written to; one that is a
-            `Listener` hears of each event at once, too. Without one events are only kept in the tally.
+        listener: gets notes, such as of an error topic that cannot be written to; a `Listener` also gets each event at
+            once. None keeps events only in the tally.
         breaker: state of the handler's breaker, when it is to outlive this processor.
-        lease: whether the partitions are surely ours; without one they are.
+        lease: whether this process surely owns its partitions; None for always.
         dedup: knows which records are done already, when the handler has a store for that.
     """
 
@@ -177,7 +244,7 @@ class ProcessorState:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the partitions are surely ours. If not, nothing begins, and what ends is settled later."""
+        """Whether this process surely owns its partitions. If not, nothing begins, and what ends is settled later."""
         return self.lease is None or self.lease.is_valid
 
     @property
@@ -188,11 +255,6 @@ class ProcessorState:
     @pace.setter
     def pace(self, seconds: float) -> None:
         self._turn_size.learn(seconds)
-
-    @property
-    def is_pace_believed(self) -> bool:
-        """Whether enough calls were seen to go by their pace."""
-        return self._turn_size.is_believed
 
     @property
     def next_wake(self) -> float | None:

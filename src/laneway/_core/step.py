@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from laneway._core.copy_index import CopyIndex
 from laneway._core.headers import recall
 from laneway._core.ledger import Ledger
-from laneway._core.scheduler import Scheduler
+from laneway._core.scheduler import Scheduler, StrictScheduler
 from laneway.errors import Skip
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from laneway._clock import Clock
     from laneway._core.events import EventEmitter
     from laneway._core.finished_map import FinishedMap
-    from laneway._core.scheduler import KeyQueue, Lanes
+    from laneway._core.scheduler import Lanes
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway.observe import Tally
@@ -27,7 +27,7 @@ _SKEW = 1_000  # milliseconds that clocks may differ without it being worth a co
 
 
 class Step:
-    """The key queues and unfinished offsets of one topic, and which of its partitions are ours.
+    """The key queues and unfinished offsets of one topic, and which of its partitions are owned.
 
     A partition is *released* first: what no lane has begun is dropped, stays unfinished, and is the next owner's. When
     what was begun has ended, or time is up, it is *fenced*: results of records that were read before change nothing.
@@ -39,7 +39,8 @@ class Step:
 
     def __init__(self, spec: HandlerSpec, lanes: Lanes) -> None:
         self.spec = spec
-        self.scheduler: Scheduler[Record[Any]] = Scheduler(lanes)
+        kind: type[Scheduler[Record[Any]]] = Scheduler if lanes.per_partition is None else StrictScheduler
+        self.scheduler = kind(lanes)
         self.ledger = Ledger()
         self.copied = CopyIndex.of(spec)
         """Copies that a killed process has left of records that are read again."""
@@ -58,7 +59,7 @@ class Step:
 
     @property
     def left(self) -> int:
-        """How many records have not reached their end, but for those that were dropped."""
+        """How many records have not reached their end, except those that were dropped."""
         return self.ledger.outstanding - sum(self._dropped.values())
 
     @property
@@ -85,7 +86,7 @@ class Step:
         return record.epoch <= self._fences.get(record.partition, -1)
 
     def is_foreign(self, record: Record[Any]) -> bool:
-        """Whether what became of a record is not ours to say any more."""
+        """Whether a record's partition was revoked, so its outcome does not count."""
         if self._is_columnar:
             # Rows have lost their epoch on the way through a table; the ledger knows those that are awaited.
             return not self.ledger.has(record.partition, record.offset)
@@ -95,13 +96,8 @@ class Step:
         """Whether a record is not to be begun."""
         return record.partition in self.closed or self.is_stale(record)
 
-    def has_stale(self, turn: list[KeyQueue[Record[Any]]]) -> bool:
-        """Whether a turn has records of partitions that were given away."""
-        # Fences stay for as long as the process: one that is a while old must not cost each turn the slow way.
-        return bool(self._fences) and any(self.is_stale(record) for queue in turn for record in queue.work())
-
     def open(self, partition: int) -> None:
-        """A partition is ours."""
+        """Take records of a partition."""
         self.closed.discard(partition)
         self._start_over(partition)
 
@@ -115,7 +111,7 @@ class Step:
         """Drop all that is known of a partition, which was fenced."""
         self.drop(lambda record: record.partition == partition and self.is_stale(record))
         self._start_over(partition)
-        self.closed.discard(partition)  # what may still come of it is stale
+        self.closed.discard(partition)  # late results are stale
 
     def is_drained(self, partition: int) -> bool:
         """Whether a released partition has no record left that was begun. Any thread may ask."""
@@ -152,7 +148,7 @@ class Step:
         self.drop(lambda record: record.offset >= cuts[record.partition])
 
     def drop_untried(self) -> None:
-        """Drop what no lane has begun, but for what was tried."""
+        """Drop what no lane has begun, except what was tried."""
         kept: set[Hashable] = set()
         lane_key = self.spec.lane_key
         if self.spec.kind == "unique":

@@ -2,7 +2,7 @@
 
 from laneway._kafka.admin import Admin
 from laneway._kafka.assigned_consumer import AssignedConsumer, OffsetRange
-from laneway._kafka.encoded import Answered, Encoded
+from laneway._kafka.encoded import Answered, Encoded, RefusedMessage
 from laneway._kafka.errors import BrokerUnavailableError, FencedError
 from laneway._kafka.group import Group, GroupMember, GroupOffsets, OffsetAndMetadata, Place
 from laneway._kafka.group_consumer import GroupConsumer, PartitionOwner
@@ -32,6 +32,7 @@ __all__ = [
     "PartitionOwner",
     "Place",
     "ProducerClient",
+    "RefusedMessage",
     "TopicIds",
     "TransactionalClient",
     "produce_many",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, OffsetSpec, ResourceType
 
 from laneway._kafka.client import quiet
 from laneway._kafka.errors import BrokerUnavailableError, as_admin_error, as_refusal, is_auth_error
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 _AGES = 36_500 * 86_400_000  # milliseconds; a hundred years count as forever, and more would not fit into a timedelta
+
+
+class PartitionLayout(NamedTuple):
+    """Which brokers have a partition."""
+
+    leader: int
+    """Negative when there is none."""
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
 
 
 class Admin:
@@ -50,6 +59,26 @@ class Admin:
     def topics(self, timeout: float = 5.0) -> dict[str, int]:
         """Partition counts of all topics."""
         return {name: len(found.partitions) for name, found in self._metadata(timeout).topics.items()}
+
+    def layout(self, topic: str, timeout: float = 5.0) -> dict[int, PartitionLayout]:
+        """Where each partition of a topic is; empty when there is no such topic."""
+        found = self._metadata(timeout, topic).topics.get(topic)
+        if found is None or found.error is not None:
+            return {}
+        return {
+            number: PartitionLayout(part.leader, tuple(part.replicas), tuple(part.isrs))
+            for number, part in sorted(found.partitions.items())
+        }
+
+    def changed_config(self, topic: str, timeout: float = 5.0) -> dict[str, str]:
+        """The options of a topic that differ from the brokers' defaults.
+
+        Raises:
+            AdminError: it may not be read.
+        """
+        found = self._config(topic, timeout)
+        of_topic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {name: entry.value for name, entry in sorted(found.items()) if entry.source == of_topic}
 
     def brokers(self, timeout: float = 5.0) -> int:
         """How many brokers there are."""

@@ -1,4 +1,4 @@
-"""Assignment: how a loop comes by its partitions; and the one that is fixed, without a group."""
+"""Assignment: what gives a loop its partitions; FixedAssignment: partitions that are given once, without a group."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from laneway._kafka import Place
-    from laneway._runtime.fed_handler import FedHandler
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.partition import Partitions
 
 __all__ = ["Assignment", "DueView", "FixedAssignment", "LogWatch", "LoopCommitter", "NothingToRecover", "PlannedDue"]
 
 
 class LogWatch(Protocol):
-    """What is done about logs that are not those that were read."""
+    """Handles logs that are not those that were read."""
 
     ends: dict[Place, int]
     """Where the logs of recreated topics ended when that was noticed."""
@@ -31,7 +31,7 @@ class LogWatch(Protocol):
         """Find out whether it was."""
 
     def lose(self, topic: str, count: int) -> None:
-        """So many records were deleted before they could be read."""
+        """Count records that were deleted before they could be read."""
 
 
 class LoopCommitter(Protocol):
@@ -58,13 +58,13 @@ class Assignment(Protocol):
 
     partitions: Partitions
     is_leaving: bool
-    """Whether nothing is to be waited for any more when partitions are given back."""
+    """Whether to give partitions back without waiting for calls."""
     has_joined: threading.Event
     """Set when it is known which partitions there are."""
 
     @property
     def logs(self) -> LogWatch:
-        """What is done about logs that are not those that were read."""
+        """Handles logs that are not those that were read."""
 
     def begin(self) -> None:
         """The loop begins."""
@@ -77,7 +77,7 @@ class Assignment(Protocol):
 
 
 class DueView(Protocol):
-    """Knows what is due of topics whose records wait until they are old."""
+    """Knows what is due of delayed topics."""
 
     @property
     def view(self) -> BrokerView:
@@ -89,14 +89,14 @@ class DueView(Protocol):
 
 
 class FixedAssignment:
-    """Partitions that are given once. Nothing comes or goes, and who planned them commits and watches the logs.
+    """Partitions that are given once; the planner commits and watches the logs.
 
     Args:
         partitions: the partitions.
         workers: topic, of retries too, to those of the handlers that read it.
     """
 
-    def __init__(self, partitions: Partitions, workers: Mapping[str, Sequence[FedHandler]]) -> None:
+    def __init__(self, partitions: Partitions, workers: Mapping[str, Sequence[HandlerWorker]]) -> None:
         self.partitions = partitions
         self.is_leaving = False
         self.has_joined = threading.Event()
@@ -107,7 +107,7 @@ class FixedAssignment:
 
     @property
     def logs(self) -> FixedAssignment:
-        """Itself: it has nothing to do about them."""
+        """Itself: the planner handles them."""
         return self
 
     def begin(self) -> None:
@@ -136,13 +136,13 @@ class FixedAssignment:
         return True
 
     def suspect(self, topic: str, seen: Mapping[Place, int]) -> None:
-        """Who planned the partitions does that."""
+        """The planner does that."""
 
     def settle_suspects(self) -> None:
-        """Who planned the partitions does that."""
+        """The planner does that."""
 
     def lose(self, topic: str, count: int) -> None:
-        """So many records were deleted before they could be read."""
+        """Count records that were deleted before they could be read."""
         self._workers[topic][0].lose(count)
 
 

@@ -35,7 +35,7 @@ _AGAIN = 2.0  # seconds between checks of a topic that copies wait for
 _FORGET = 60.0  # seconds for which the result is used
 
 
-class Clients(Protocol):
+class HasAdmin(Protocol):
     @property
     def admin(self) -> Admin: ...
 
@@ -69,7 +69,7 @@ class BrokerMonitor:
 
     def __init__(
         self,
-        clients: Clients,
+        clients: HasAdmin,
         owned: Mapping[Place, Partition | None],
         *,
         feeds: Sequence[DueOffsets] = (),

@@ -1,4 +1,4 @@
-"""When the group learns what is finished, and how."""
+"""When and how finished offsets are committed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CommitStrategy(Protocol):
 
         Raises:
             BrokerUnavailableError: it did not happen, and may when tried again.
-            FencedError: the group goes on without us.
+            FencedError: the group has removed this member.
         """
         ...
 
@@ -54,7 +54,7 @@ class CommitStrategy(Protocol):
         ...
 
     def answers(self) -> list[tuple[Mapping[Place, OffsetAndMetadata], AdminError | None]]:
-        """What became of `commit_soon` since this was last asked, in order: None, or why the broker has it not."""
+        """The answers to `commit_soon` since the last call, in order: the error, or None."""
         ...
 
 
@@ -63,8 +63,8 @@ class Committer:
 
     Args:
         source: reads as a member of the group.
-        rebalance: knows the partitions, and what became of commits.
-        partitions: those that are ours.
+        rebalance: knows the partitions, and the answers to commits.
+        partitions: the owned ones.
         now: the time, as `time.monotonic` gives it.
     """
 
@@ -76,7 +76,7 @@ class Committer:
         self._due: tuple[int, dict[Place, OffsetAndMetadata]] | None = None
         """What is to be committed when the brokers have said that the topics are the same, and in which epoch."""
         self._question: tuple[Mapping[Place, OffsetAndMetadata], float] | None = None
-        """A commit that asks whether the partitions are still ours, and when it was sent."""
+        """A commit that asks whether the partitions are still owned, and when it was sent."""
         self._last: tuple[float, float] | None = None
         """When the last commit began, and when to try it on another connection."""
         self.count = 0
@@ -86,19 +86,19 @@ class Committer:
 
     def tend(self, now: float) -> None:
         """Act on answers, and commit when it is time."""
-        heard = self._rebalance.hear_commits()
+        heard = self._rebalance.take_answers()
         if self._last is not None:
-            return  # another commit behind the last one would take its word back that all is clean
+            return  # another commit would overwrite the marker that nothing is under way
         if not self._rebalance.lease.is_valid:
             self._ask_for_lease(heard)
         elif now - self._committed >= _COMMIT or self.count >= _COUNT:
             self._commit(now)
 
     def _ask_for_lease(self, heard: list[Mapping[Place, OffsetAndMetadata]]) -> None:
-        """No poll came for longer than a session lasts: ask the group whether the partitions are still ours.
+        """No poll came for longer than a session lasts: ask the group whether the partitions are still owned.
 
-        A commit asks it: the group takes none of one whom it has given up. It says of each partition what is finished
-        by now, as the regular ones do, which wait for the answer.
+        A commit asks it: the group refuses a member that it has removed. It has the same content as the regular
+        commits, which wait for the answer.
         """
         lease = self._rebalance.lease
         asked, self._question = self._question, None
@@ -118,7 +118,7 @@ class Committer:
     def _commit(self, now: float) -> None:
         """Send a commit, when it is known that the topics are still those that were read.
 
-        What it says is taken down before the brokers are asked, so nothing of a topic that is recreated later is in it.
+        Its content is fixed before the brokers are asked, so it has nothing of a topic that is recreated later.
         """
         logs = self._rebalance.logs
         if self._due is None:
@@ -132,7 +132,7 @@ class Committer:
             return
         is_sure, (epoch, due) = logs.is_sure(), self._due
         self._committed, self.count, self._due = now, 0, None
-        # What was taken down in an earlier epoch may be another member's by now; a later commit says the same and more.
+        # A partition of an earlier epoch may belong to another member by now; a later commit says the same and more.
         if not is_sure or epoch != self._source.epoch or (due and not self._rebalance.commits.commit_soon(due)):
             self._committed = now - _COMMIT + _AGAIN
         else:
@@ -141,7 +141,7 @@ class Committer:
     def commit_now(self, now: float) -> bool:
         """Commit what is finished, and return when the broker has it; False when it has not."""
         self._committed, self.count, self._due = now, 0, None
-        self._rebalance.hear_commits()
+        self._rebalance.take_answers()
         self._rebalance.logs.look(self._partitions)
         return self._rebalance.commit_now(self._partitions.due(), now + _AGAIN)
 

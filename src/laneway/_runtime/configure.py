@@ -1,4 +1,4 @@
-"""What an app is when the configuration has had its say."""
+"""The app with its settings applied."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from laneway._declare.error_consumer import ErrorConsumer
 from laneway._declare.handler import Buffer, check_together
 from laneway._declare.record import declared_topics
 from laneway._declare.retry import Retry
+from laneway._runtime.dedup_stores import dedup_changes
 from laneway.errors import DeclarationError, SettingsError
 from laneway.settings import Settings, effective, message_route, producer_options
 
@@ -121,7 +122,12 @@ def _changed(app: App, settings: Settings, given: Sequence[_Given]) -> App:
     for route in app.routes:
         own = {key: value for (name, key), value in given if name == route.name}
         cluster = _cluster_read_by(route, settings)
-        changes[route.name] = {**_changes(route, own), "cluster": cluster, "addresses": _addresses(cluster, settings)}
+        changes[route.name] = {
+            **_changes(route, own),
+            **dedup_changes(app.name, route, own, settings.dedup),
+            "cluster": cluster,
+            "addresses": _addresses(cluster, settings),
+        }
     off = {name for name, handler in settings.handlers.items() if handler.enabled is False}
     topics = {name: topic.name for name, topic in settings.topics.items() if topic.name}
     return app.configured(changes, topics, off)

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from laneway._declare.app import App
-    from laneway._runtime.error_runs import ErrorPlan
     from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.report import Reporter, RunReport
     from laneway.observe import Listener
     from laneway.settings import Settings
 
-__all__ = ["Driver", "ErrorDrivers", "Run", "StopRequests"]
+__all__ = ["Driver", "Run", "StopRequests"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +87,3 @@ class Driver(Protocol):
 
     def end(self, until: StopRequests) -> bool:
         """Commit, report and leave, even if calls still run; False when not everything was committed."""
-
-
-class ErrorDrivers(Protocol):
-    """Makes the drivers of error runs."""
-
-    def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
-        """Drivers for these plans, to run one after the other; each ends at the ends of its plans."""

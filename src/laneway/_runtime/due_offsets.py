@@ -1,13 +1,13 @@
-"""DueOffsets: the topics of one query, and how far each may be read now."""
+"""How far delayed topics may be read now: DueOffsets by timestamps, DueEnds by when ends were seen."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from laneway._core.due import DueEnds
 from laneway._kafka import BrokerUnavailableError
 from laneway._runtime.topics import create_beside
 from laneway.errors import AdminError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from laneway._kafka import Admin, Place
     from laneway._runtime.topics import Feed
 
-__all__ = ["ABSENT", "LOOK", "DueOffsets", "until_answered"]
+__all__ = ["ABSENT", "LOOK", "DueEnds", "DueOffsets", "until_answered"]
 
 _log = logger("runtime")
 
@@ -34,6 +34,8 @@ _REFRESH = 5.0  # seconds between checks for new partitions
 _TEND = 1.0  # seconds between checks of the retry topics during a batch, whose copies may wait for one
 _SAY = 30.0  # seconds between two lines about a topic that is missing and may not be created
 _ASK = 0.1  # seconds between requests for due offsets
+_SAMPLES = 200  # looks that are remembered over the length of the delay: a record waits half a percent of it longer
+_SHORTEST = 0.25  # seconds between two of them
 
 
 class DueOffsets:
@@ -197,3 +199,32 @@ def until_answered(ask: Callable[[], T]) -> T:
         except BrokerUnavailableError:
             time.sleep(pause)
             pause = min(pause * 2, ABSENT)
+
+
+class DueEnds:
+    """Remembers when each end of the logs was first seen.
+
+    Kafka's index of timestamps says which records are old enough, also after a restart. But one record whose timestamp
+    lies in the future, or a clock that was set back, would hold up everything behind it. What has been in the log for
+    the whole delay by this process's own steady clock is due whatever its timestamp says.
+
+    Args:
+        delay: seconds that a record must wait.
+        gap: seconds between two looks that are remembered.
+    """
+
+    def __init__(self, delay: float, gap: float | None = None) -> None:
+        self._delay = delay
+        self._gap = max(_SHORTEST, delay / _SAMPLES) if gap is None else gap
+        self._seen: deque[tuple[float, dict[int, int]]] = deque()
+
+    def saw(self, ends: dict[int, int], now: float) -> None:
+        """The logs end here at this time of the steady clock."""
+        if not self._seen or (ends != self._seen[-1][1] and now - self._seen[-1][0] >= self._gap):
+            self._seen.append((now, dict(ends)))
+
+    def waited(self, now: float) -> dict[int, int]:
+        """The ends of what has waited long enough, as far as it was seen."""
+        while len(self._seen) > 1 and self._seen[1][0] <= now - self._delay:
+            self._seen.popleft()
+        return self._seen[0][1] if self._seen and self._seen[0][0] <= now - self._delay else {}

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from laneway._declare.cron import Cron
     from laneway._declare.error_consumer import ErrorRuns
     from laneway._declare.handler import HandlerSpec
-    from laneway._runtime.driver import Driver, ErrorDrivers, StopRequests
+    from laneway._runtime.driver import Driver, StopRequests
     from laneway._runtime.lifecycle import Lifecycle
     from laneway._runtime.report import Reporter
+    from laneway._runtime.run import AppEngine
     from laneway.admin import ErrorTopic, OpenRange
     from laneway.settings import Settings
 
@@ -151,7 +152,7 @@ def _end(
 
 
 def run_plans(
-    source: ErrorDrivers, plans: Sequence[ErrorPlan], reporter: Reporter, until: StopRequests, settings: Settings
+    source: AppEngine, plans: Sequence[ErrorPlan], reporter: Reporter, until: StopRequests, settings: Settings
 ) -> bool:
     """Run plans to their ends, or until interrupted; False when records in flight were not finished and committed."""
     is_good = True
@@ -194,7 +195,7 @@ class ErrorSchedule:
         cron: Cron,
         *,
         settings: Settings,
-        source: ErrorDrivers,
+        source: AppEngine,
         reporter: Reporter,
         life: Lifecycle,
         runs: ErrorRuns,

@@ -1,4 +1,4 @@
-"""Flow: which partitions are not read for now, because their handlers have enough to do or a pause was asked for."""
+"""Flow: which partitions are paused, because buffers are full or on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from laneway._runtime.partition import Pause
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laneway._runtime.fed_handler import FedHandler
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.partition import Partition, Partitions
 
 __all__ = ["MOST", "Flow"]
@@ -23,13 +23,13 @@ class Flow:
     """Says how much may be read, and puts reasons into `Partition.paused` or takes them out. The loop's thread owns it.
 
     Args:
-        partitions: those that are ours.
+        partitions: the owned ones.
         workers: topic to those of the handlers that read it.
-        topics: those that the group reads for us: not the ones whose records wait until they are old.
+        topics: those that the group consumer reads, not those whose records wait until they are due.
     """
 
     def __init__(
-        self, partitions: Partitions, workers: Mapping[str, Sequence[FedHandler]], topics: Sequence[str]
+        self, partitions: Partitions, workers: Mapping[str, Sequence[HandlerWorker]], topics: Sequence[str]
     ) -> None:
         self._partitions = partitions
         self._workers = workers
@@ -39,15 +39,15 @@ class Flow:
         self._since: float | None = None
         """Since when nothing can be read because everything is full."""
         self.is_holding = False
-        """Whether nothing is read any more because that was asked for. Any thread may read it."""
+        """Whether reading is paused on request. Any thread may read it."""
         self.has_changed = False
-        """Whether partitions were paused or resumed since the client was told."""
+        """Whether the client has yet to apply pauses."""
 
     def begin(self, partition: Partition) -> None:
         """A partition is new: it is not read as long as its topic is not."""
         if partition.place[0] in self._full:
             partition.paused.add(Pause.BUFFER)
-        if self.is_holding:
+        if self.is_holding and partition.place[0] in self._topics:  # `hold` lets no others go on
             partition.paused.add(Pause.USER)
         if partition.is_at_limit:
             partition.paused.add(Pause.LIMIT)
@@ -69,7 +69,7 @@ class Flow:
         return min([room for topic, room in rooms.items() if topic not in full], default=0)
 
     def room_of(self, topic: str) -> int:
-        """How many records may be read of a topic whose records wait until they are old."""
+        """How many records may be read of a topic whose records wait until they are due."""
         partitions = self._partitions.of((topic,))
         for partition in partitions:
             self._set(partition, Pause.METADATA, on=not partition.may_read_on())
@@ -82,14 +82,14 @@ class Flow:
         return self._since is not None and now - self._since < _HOLD
 
     def hold(self, *, on: bool) -> None:
-        """Read nothing because that was asked for, or go on."""
+        """Pause or resume all reading, on request."""
         if on != self.is_holding:
             for partition in self._partitions.of(self._topics):
                 self._set(partition, Pause.USER, on=on)
             self.is_holding = on
 
     def look(self) -> None:
-        """Let topics go on that are half free, and hold partitions back that have enough."""
+        """Resume topics whose buffers are half free, and pause partitions that have enough."""
         for topic in [topic for topic in self._full if all(each.is_half_free for each in self._workers[topic])]:
             self._full.discard(topic)
             for partition in self._partitions.of((topic,)):
@@ -111,7 +111,7 @@ class Flow:
             self._set(partition, Pause.BUFFER, on=True)
 
     def _bound(self, topic: str) -> None:
-        """Hold a partition back that has taken more than its share, or whose commits can tell of no more."""
+        """Pause a partition that has more than its share, or whose commit metadata is full."""
         workers, partitions = self._workers[topic], self._partitions.of((topic,))
         most = min(worker.capacity for worker in workers)
         share = max(MOST, 2 * most // max(1, len(partitions)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from laneway._clock import SystemClock
 from laneway._runtime.flow import Flow
 from laneway._runtime.rebalance import Rebalance
-from laneway._runtime.recreated_logs import Logs
+from laneway._runtime.recreated import Logs
 from laneway._runtime.worker_loop import WorkerLoop
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from laneway._kafka import Admin
     from laneway._runtime.broker_monitor import BrokerMonitor
     from laneway._runtime.commits import CommitStrategy
-    from laneway._runtime.fed_handler import FedHandler
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.lease import Lease
     from laneway._runtime.partition import Partitions
-    from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.retry_source import RetrySource
+    from laneway._runtime.topics import ReadPlan
     from laneway._runtime.worker_loop import RecordSource, Recovery
     from laneway.observe import Listener
 
@@ -45,12 +45,12 @@ class LoopClients:
     admin: Admin
     lease: Lease
     listener: Listener
-    """Hears of partitions and commits, and of what is unusual."""
+    """Gets events of partitions and commits, and notes."""
     clock: WaitingClock = _SYSTEM
 
 
 def group_loop(
-    plan: ReadPlan, clients: LoopClients, workers: Mapping[str, Sequence[FedHandler]], partitions: Partitions
+    plan: ReadPlan, clients: LoopClients, workers: Mapping[str, Sequence[HandlerWorker]], partitions: Partitions
 ) -> WorkerLoop:
     """A loop that has not joined its group yet.
 
@@ -58,10 +58,10 @@ def group_loop(
         plan: what is read.
         clients: what with.
         workers: topic, of retries too, to those of the handlers that read it.
-        partitions: those that will be ours.
+        partitions: the ones owned later.
 
     Raises:
-        BrokerUnavailableError: nobody answered.
+        BrokerUnavailableError: no broker answered.
     """
     flow = Flow(partitions, workers, plan.live)
     logs = Logs(

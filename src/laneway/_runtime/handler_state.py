@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from laneway._core.dedup import Dedup
     from laneway._declare.handler import HandlerSpec
     from laneway._runtime.runners import ProcessRunner
-    from laneway.dedup import DedupClient
+    from laneway.dedup import DedupClient, InlineClient
 
 __all__ = ["HandlerState"]
 
@@ -49,7 +49,7 @@ class HandlerState:
         """Seconds a call takes."""
         self.processes: ProcessRunner | None = None
         """Runs its processes, which wait for the next worker."""
-        self.dedup: DedupClient | None = None
+        self.dedup: DedupClient | InlineClient | None = None
         """Its connection to a dedup store, made by this process."""
 
     def dedup_stage(self) -> Dedup | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
 from laneway._core.call import Call
-from laneway._core.commands import Close, Command, Drain, Open, Release, SetLanes
 from laneway._core.processor import Processor
+from laneway._core.state import Close, Command, Drain, Open, Release, SetLanes
 from laneway._runtime.handler_state import HandlerState
 from laneway._runtime.intake import Intake
 from laneway._runtime.runners import EventLoopRunner, ProcessRunner, TableRunner, ThreadRunner
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
     from laneway._kafka import Place
+    from laneway._runtime.host import LoopOwner
     from laneway._runtime.lease import Lease
     from laneway.observe import Notes
     from laneway.typing import Sender
@@ -45,13 +46,12 @@ class HandlerWorker:
     Args:
         spec: the handler.
         app: the app's name.
-        lanes: how many lanes it has until it is known how many partitions are ours.
+        lanes: how many lanes it has until its partitions are known.
         sender: where messages and copies go; workers share it, and each is answered by way of its own outbox.
-        loop: gives the loop that async handlers run on.
-        listener: hears when something must wait; one that is a `Listener` hears of each event, too. Without one they
-            are only kept in the tally.
+        host: has the loop that async handlers run on.
+        listener: gets notes of what must wait; a `Listener` also gets each event at once.
         hooks: setups and cleanups, for processes that the handler has of its own.
-        lease: whether the partitions are surely ours; without one they are.
+        lease: whether this process surely owns its partitions; None for always.
         state: what an earlier worker of the handler has left in this process.
         clock: the time.
     """
@@ -63,7 +63,7 @@ class HandlerWorker:
         *,
         lanes: int,
         sender: Sender,
-        loop: Callable[[], asyncio.AbstractEventLoop],
+        host: LoopOwner,
         listener: Notes,
         hooks: Hooks = ((), ()),
         lease: Lease | None = None,
@@ -89,7 +89,7 @@ class HandlerWorker:
         self._clock = clock
         self._app = app
         self._hooks = hooks
-        self._loop = loop
+        self._host = host
         self._lock = threading.Lock()
         self._runner: Any = None
         self._thread: threading.Thread | None = None
@@ -163,9 +163,9 @@ class HandlerWorker:
         return self.is_over or not (is_at_work or (self.intake.has_news and not is_held))
 
     def look(self, question: Callable[[], T], timeout: float) -> tuple[T, bool]:
-        """Ask something of the processor while nobody changes it; and whether that was so. Any thread may call it.
+        """Call a function on the processor while it does not change; and whether that was so. Any thread may call it.
 
-        A loop that a handler blocks does not answer; then it is asked all the same, since nothing changes either.
+        An event loop that a handler blocks does not answer; then the call is made anyway: nothing changes either.
         """
         if self._future is not None and not self._future.done():
             return self._look_on_loop(question, timeout)
@@ -188,7 +188,7 @@ class HandlerWorker:
             finally:
                 is_done.set()
 
-        loop = self._loop()
+        loop = self._host.loop
         if asyncio._get_running_loop() is loop or loop.is_closed():  # noqa: SLF001 - the one that does not raise
             return question(), True
         loop.call_soon_threadsafe(ask)
@@ -203,7 +203,7 @@ class HandlerWorker:
         if called.is_async:
             self._runner = EventLoopRunner(self.processor, call, clock)
             self.intake.arrived = self._runner.wake
-            self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._loop())
+            self._future = asyncio.run_coroutine_threadsafe(self._runner.run(self.intake), self._host.loop)
             return
         if self.spec.kind == "columnar":
             runner: Any = TableRunner(self.processor, clock)
@@ -237,7 +237,7 @@ class HandlerWorker:
         )
 
     def post(self, command: Command) -> None:
-        """Let the processor obey a command, on the runner's own thread, soon."""
+        """Post a command; the runner's thread obeys it soon."""
         self.processor.post(command)
         if self.is_over:
             self.processor.obey()
@@ -246,7 +246,7 @@ class HandlerWorker:
             self._runner.wake()
 
     def share(self, partitions: int) -> None:
-        """So many partitions are ours: have lanes for each. Processes stay as many as the handler says."""
+        """Have lanes for this number of partitions. The number of processes is fixed."""
         if not self.spec.processes:
             self.post(SetLanes(max(1, self.spec.lanes) * max(1, partitions)))
 
@@ -297,7 +297,7 @@ class HandlerWorker:
         return bool(self.intake.records or self.count(place))
 
     def lose(self, count: int) -> None:
-        """So many records were deleted before they could be read."""
+        """Count records that were deleted before they could be read."""
         self.processor.tally.lost += count
 
     def complete(self) -> None:
@@ -308,13 +308,13 @@ class HandlerWorker:
         """Finish what was begun, and end.
 
         Args:
-            is_last: whether no other worker goes on soon, see `Drain`.
+            is_last: see `Drain`.
         """
         self.post(Drain(is_last))
         self.intake.end()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for its end, for so many seconds at most; whether it runs no more."""
+        """Wait for its end, at most *timeout* seconds; whether it has ended."""
         if self._future is not None:
             futures.wait([self._future], timeout)
         elif self._thread is not None:
@@ -344,7 +344,7 @@ class HandlerWorker:
         self._end_dedup()
 
     def _end_dedup(self) -> None:
-        """Give back what is claimed; a connection that nobody keeps ends."""
+        """Release claimed ids, and close a connection that is not kept."""
         if self.processor.dedup is not None:
             self.processor.dedup.close()
             if not self._is_state_kept:
@@ -368,6 +368,10 @@ class HandlerWorker:
     def already_copied(self) -> int:
         """Records that were left out because a copy of them was safe."""
         return sum(step.copied.already_copied for step in self.processor.steps)
+
+    @property
+    def _unclaimed(self) -> int:
+        return 0 if self.processor.dedup is None else self.processor.dedup.unclaimed
 
     def _lanes_busy(self) -> float:
         """How many lanes were busy on average since this was last asked: with calls that ended, and that still run."""

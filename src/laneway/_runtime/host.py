@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway.observe import logger
 
@@ -14,11 +14,17 @@ if TYPE_CHECKING:
 
     from laneway._declare.app import App
 
-__all__ = ["AppHost", "new_loop"]
+__all__ = ["AppHost", "LoopOwner", "new_loop"]
 
 _log = logger("runtime")
 
 _END = 5.0  # seconds for cancelled tasks of the user to end
+
+
+class LoopOwner(Protocol):
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of async handlers; created at the first use."""
 
 
 class AppHost:
@@ -35,7 +41,7 @@ class AppHost:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; created at the first use."""
+        """The loop of async handlers; created at the first use."""
         if self._loop is None:
             self._loop = new_loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name="laneway-loop", daemon=True)

@@ -89,7 +89,7 @@ class Intake:
         self._news.set()
 
     def wait_until_few(self, timeout: float) -> None:
-        """Wait until little waits to be taken out, for so many seconds at most. Any thread may call it."""
+        """Wait until little waits to be taken out, at most *timeout* seconds. Any thread may call it."""
         self._has_few.wait(timeout)
 
     def fetch(self, most: int, timeout: float) -> list[Record[Any]]:

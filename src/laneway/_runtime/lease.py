@@ -11,7 +11,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Lease:
-    """Whether the partitions that this process has are surely its own.
+    """Whether this process surely owns its partitions.
 
     The group gives them to others when it has not heard of a member for its session time-out. A process that was
     stopped for longer (SIGSTOP, a paused container) does not notice it: when it goes on, its lanes wake up together

@@ -1,4 +1,4 @@
-"""Partition: everything that is known of one partition that is ours. The loop's thread owns it."""
+"""Partition: everything known about one owned partition. The loop's thread owns it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from laneway._clock import SystemClock
-from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
-from laneway._core.finished_map import CLEAN, encode_finished, readable_to, with_topic_id
+from laneway._core.finished_map import (
+    CLEAN,
+    UNDER_WAY,
+    encode_finished,
+    readable_to,
+    since_of,
+    under_way,
+    with_topic_id,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
     from laneway._clock import Clock
     from laneway._core.finished_map import FinishedMap
     from laneway._kafka import OffsetAndMetadata, Place
-    from laneway._runtime.fed_handler import FedHandler
+    from laneway._runtime.handler_worker import HandlerWorker
 
 __all__ = ["Partition", "PartitionView", "Partitions", "Pause", "marker_at"]
 
@@ -51,7 +58,7 @@ class PartitionView(NamedTuple):
 
 
 class Partition:
-    """One partition, from when it becomes ours until it is gone or its log begins again.
+    """One partition, from its assignment until it is revoked or its log begins again.
 
     Args:
         place: topic and partition.
@@ -70,6 +77,7 @@ class Partition:
         "_word",
         "acknowledged",
         "delivered",
+        "doubtful",
         "epoch",
         "inherited",
         "limit",
@@ -84,7 +92,7 @@ class Partition:
     def __init__(  # noqa: PLR0913 - what it begins with, each by its keyword
         self,
         place: Place,
-        workers: Sequence[FedHandler],
+        workers: Sequence[HandlerWorker],
         start: int,
         *,
         known: OffsetAndMetadata | None = None,
@@ -105,6 +113,8 @@ class Partition:
         """Up to where it was read without a record to show for it: gaps, and what was finished before."""
         self.inherited: FinishedMap | None = None
         """What owners before us have finished; those records are passed over."""
+        self.doubtful = 0
+        """Up to where a former owner may have copied records, if it did not end cleanly."""
         self.acknowledged = known
         """The commit that the broker has."""
         self.paused: set[Pause] = set()
@@ -159,14 +169,14 @@ class Partition:
             end = max(end, reached)
         return (unfinished[0] if unfinished else end), end, unfinished
 
-    def progress_of(self, worker: FedHandler) -> tuple[int, list[int]]:
+    def progress_of(self, worker: HandlerWorker) -> tuple[int, list[int]]:
         """Up to where one of its handlers was given records, and the unfinished offsets before. Any thread may ask."""
         reached, delivered = self.reached, self.delivered
         end, unfinished = worker.progress(self.place, self.start)
         return (max(end, reached) if end >= delivered else end), unfinished
 
     def view(self) -> PartitionView:
-        """How it stands. Any thread may ask."""
+        """The current status. Any thread may ask."""
         # What was delivered comes last: a record that comes meanwhile lies before it, and so counts as under way.
         return PartitionView(*self.progress(), self.delivered, frozenset(self.paused.copy()))
 
@@ -190,13 +200,15 @@ class Partition:
         found = self.progress()
         offset, end, unfinished = self._with_inherited(found)
         if self.inherited is not None and self.inherited.end <= found[1]:
-            self.inherited = None  # all that it tells of is in our own books
+            self.inherited = None  # this owner's ledgers have read past it
         text = encode_finished(offset, end, unfinished)
         # The time of the marker stands behind the map, too.
         text = text and text + self._word[len(self._word.partition("~")[0]) :]
-        text = text or (CLEAN if is_last and not unfinished else self._word)
+        # Copies of a killed owner may lie further on than we have come: the next owner is to look for them, too.
+        is_clean = is_last and not unfinished and end >= self.doubtful
+        text = text or (CLEAN if is_clean else self._word)
         said = (offset, with_topic_id(text, self.topic_id))
-        # The last time it must have arrived, too: nobody is here to send again what is only on its way.
+        # The last commit must have arrived, too: it is not sent again after this.
         is_known = said == self._sent and (not is_last or said == self.acknowledged)
         return None if is_known else said
 
@@ -231,7 +243,7 @@ class Partition:
 
 
 class Partitions(dict["Place", Partition]):
-    """The partitions that are ours, of sources and of their retry topics. Any thread may read it."""
+    """The owned partitions, of sources and of their retry topics. Any thread may read it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,12 +255,12 @@ class Partitions(dict["Place", Partition]):
         return self._gone + sum(partition.spanned for partition in tuple(self.values()))
 
     def begin(self, partition: Partition) -> None:
-        """A partition is ours, or its log has begun again."""
+        """Add a partition, or replace it when its log has begun again."""
         self.end(partition.place)
         self[partition.place] = partition
 
     def end(self, place: Place) -> None:
-        """A partition is ours no longer."""
+        """Remove a partition."""
         partition = self.pop(place, None)
         self._gone += 0 if partition is None else partition.spanned
 
@@ -257,7 +269,7 @@ class Partitions(dict["Place", Partition]):
         return [partition for partition in tuple(self.values()) if partition.place[0] in topics]
 
     def due(self, last_of: Iterable[Place] | None = None) -> dict[Place, OffsetAndMetadata]:
-        """What is to be committed, of all that are ours; or only of some, and for the last time."""
+        """What is to be committed: of all, or of some for the last time."""
         places = tuple(self) if last_of is None else last_of
         found = {place: self[place].next_commit(is_last=last_of is not None) for place in places if place in self}
         return {place: said for place, said in found.items() if said is not None}
@@ -269,11 +281,11 @@ class Partitions(dict["Place", Partition]):
                 self[place].sent(said)
 
     def arrived(self, offsets: Mapping[Place, OffsetAndMetadata]) -> dict[Place, int]:
-        """The broker has these; gives the offsets of partitions that are still ours."""
-        ours = {place: offset for place, (offset, _) in offsets.items() if place in self}
-        for place in ours:
+        """The broker has these; gives the offsets of partitions that are still owned."""
+        owned = {place: offset for place, (offset, _) in offsets.items() if place in self}
+        for place in owned:
             self[place].arrived()
-        return ours
+        return owned
 
     def failed(self, offsets: Iterable[Place]) -> None:
         """These commits did not get there, and are to be sent again."""

@@ -1,4 +1,4 @@
-"""Rebalance: the partitions that the group gives and takes. Called inside reads, on the loop's thread."""
+"""Rebalance: takes over assigned partitions and gives up revoked ones. Called inside reads, on the loop's thread."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from laneway._clock import SystemClock
-from laneway._core.commit_markers import UNDER_WAY
-from laneway._core.finished_map import CLEAN, NEW, decode_finished, is_clean
+from laneway._core.finished_map import CLEAN, NEW, UNDER_WAY, decode_finished, is_clean
 from laneway._kafka import BrokerUnavailableError, FencedError
 from laneway._runtime.commits import Committer
 from laneway._runtime.partition import Partition, Pause, marker_at
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from laneway._clock import WaitingClock
     from laneway._kafka import Admin, OffsetAndMetadata, Place
     from laneway._runtime.commits import CommitStrategy
-    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.flow import Flow
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.lease import Lease
     from laneway._runtime.partition import Partitions
-    from laneway._runtime.read_plan import ReadPlan
-    from laneway._runtime.recreated_logs import Logs
+    from laneway._runtime.recreated import Logs
+    from laneway._runtime.topics import ReadPlan
     from laneway._runtime.worker_loop import RecordSource, Recovery
     from laneway.observe import Listener
 
@@ -41,20 +40,20 @@ _LOOK = 0.002  # seconds between looks at what is being finished
 
 
 class Rebalance:
-    """Sees to it that a partition has one owner: begins where the last one ended, ends where the next one begins.
+    """Keeps one owner per partition: starts where the last owner's commit is, and commits before the next owner starts.
 
     Args:
         plan: what is read.
         source: reads as a member of the group.
         commits: how offsets reach the group.
         workers: topic, of retries too, to those of the handlers that read it.
-        partitions: those that are ours.
+        partitions: the owned ones.
         flow: what holds them back.
         recovery: looks for copies that a killed process has left.
         logs: recognises topics that were recreated.
-        admin: asks the cluster; to ask the consumer for topics from inside a callback of its own ends the process.
-        lease: whether the partitions are surely ours.
-        listener: hears of partitions and commits, and of what is unusual.
+        admin: asks the cluster; librdkafka aborts when a consumer is asked for topics inside its own callback.
+        lease: whether this process surely owns its partitions.
+        listener: gets events of partitions and commits, and notes.
         clock: the time.
     """
 
@@ -64,7 +63,7 @@ class Rebalance:
         *,
         source: RecordSource,
         commits: CommitStrategy,
-        workers: Mapping[str, Sequence[FedHandler]],
+        workers: Mapping[str, Sequence[HandlerWorker]],
         partitions: Partitions,
         flow: Flow,
         recovery: Recovery,
@@ -83,25 +82,25 @@ class Rebalance:
         self._flow = flow
         self._recovery = recovery
         self.logs = logs
-        """What is done about logs that are not those that were read."""
+        """Handles logs that are not those that were read."""
         self._admin = admin
         self.lease = lease
-        """Whether the partitions are surely ours."""
+        """Whether this process surely owns the partitions."""
         self._deadline = 0.0
-        """When brokers must have answered what has to be known of partitions that came."""
+        """Until when questions about new partitions are repeated."""
         self._listener = listener
         self._clock = clock
         self._had: set[str] = set()
-        """Topics of which we had partitions."""
+        """Topics that had assigned partitions."""
         self._sizes: dict[str, int] = {}
         """Topic to how many of its partitions begin at their ends; 0 when the group has read it before."""
         self._missing: set[str] = set()
-        """Topics that are waited for, and said to be."""
+        """Topics that cannot be read, as a note said."""
         self._new: list[Place] = []
         self.is_leaving = False
-        """Whether nothing is to be waited for any more when partitions are given back. Any thread may set it."""
+        """Whether to give partitions back without waiting for calls. Any thread may set it."""
         self.is_expelled = False
-        """Whether partitions were taken from us while we were leaving: what was not committed of them is repeated."""
+        """Whether partitions were lost while leaving: what was not committed of them is repeated."""
         self.has_joined = threading.Event()
         """Set when partitions were assigned for the first time."""
 
@@ -119,13 +118,13 @@ class Rebalance:
         self.settle_in()
 
     def assigned(self, places: list[Place]) -> Mapping[Place, int]:
-        """These partitions are ours from now on; gives where each is read from."""
+        """Take over these partitions; returns where each is read from."""
         self._deadline = self._clock.monotonic() + self._plan.patience
         everything = self._with_retries(places)
         known = self._known(everything)
         fresh = self._answered(lambda: self.logs.begin(places, known))
         known = {place: found for place, found in known.items() if place not in fresh}
-        # One that was deleted under us is read from its start.
+        # A topic that was deleted while it was read is read from its start.
         self._sizes |= dict.fromkeys((self._missing & self._had) | self.logs.restarted, 0)
         self._settle_topics(places)
         starts = {place: self._begin(place, known.get(place)) for place in everything}
@@ -141,15 +140,15 @@ class Rebalance:
         return starts
 
     def revoked(self, places: list[Place]) -> None:
-        """Finish what was begun of these partitions, commit it, and let go of them."""
+        """Finish what was begun of these partitions, commit it, and give them up."""
         deadline = self.release(places)
         while not self.is_drained(places) and self._clock.monotonic() < deadline:
-            self.lease.renew()  # the client goes on in the background, and calls that end now are to count
+            self.lease.renew()  # the client keeps its membership in the background, and calls that end now count
             self._clock.sleep(_LOOK)
         self.give_back(places, deadline)
 
     def release(self, places: list[Place]) -> float:
-        """Begin nothing more of these partitions; gives when to end waiting for what was begun."""
+        """Begin nothing more of these partitions; returns until when to wait for what was begun."""
         for place in self._with_retries(places):
             for worker in self._workers[place[0]]:
                 worker.release(place)
@@ -163,26 +162,26 @@ class Rebalance:
         )
 
     def give_back(self, places: list[Place], deadline: float) -> None:
-        """Commit what is finished of released partitions, and let go of them."""
+        """Commit what is finished of released partitions, and give them up."""
         everything = self._with_retries(places)
         self.logs.look(everything)
         self.commit_now(self.partitions.due(everything), max(deadline, self._clock.monotonic() + 1.0))
-        self._let_go(places)
-        self._tell_revoked(places, is_lost=False)
+        self._give_up(places)
+        self._emit_revoked(places, is_lost=False)
 
     def lost(self, places: list[Place]) -> None:
-        """Somebody else has these partitions already: forget them."""
+        """Forget partitions that another member owns already."""
         self.is_expelled |= self.is_leaving
-        self._let_go(places)
-        self._tell_revoked(places, is_lost=True)
+        self._give_up(places)
+        self._emit_revoked(places, is_lost=True)
 
-    def hear_commits(self) -> list[Mapping[Place, OffsetAndMetadata]]:
-        """Act on what became of commits; gives those that the group has taken."""
+    def take_answers(self) -> list[Mapping[Place, OffsetAndMetadata]]:
+        """Act on answers to commits; returns the commits that succeeded."""
         for offsets, error in (answers := self.commits.answers()):
             if error is not None:
                 self.partitions.failed(offsets)
             else:
-                self.tell_committed(self.partitions.arrived(offsets))
+                self.emit_committed(self.partitions.arrived(offsets))
 
         return [offsets for offsets, error in answers if error is None]
 
@@ -195,16 +194,16 @@ class Rebalance:
         self._missing.add(place[0])
         self._listener.note(f"waiting for topic {place[0]}: {error}")
 
-    def tell_committed(self, offsets: Mapping[Place, int]) -> None:
-        """Tell of offsets that the broker has."""
+    def emit_committed(self, offsets: Mapping[Place, int]) -> None:
+        """Emit events of committed offsets."""
         for topic in dict.fromkeys(name for name, _ in offsets):
             found = tuple((part, at) for (name, part), at in offsets.items() if name == topic)
             self._listener.event(OffsetsCommitted(topic, found))
 
     def commit_now(self, offsets: Mapping[Place, OffsetAndMetadata], deadline: float) -> bool:
-        """Commit and see it done; a coordinator that is away is waited for, but not for ever: then it is False.
+        """Commit and wait for the answer; retries until *deadline* while no coordinator answers, then returns False.
 
-        Nobody waits for the answer to a commit that is under way: this one follows it on the same connection.
+        A commit under way needs no wait: this one follows it on the same connection.
         """
         while offsets:
             try:
@@ -221,9 +220,9 @@ class Rebalance:
         return True
 
     def committed(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:
-        """The broker has these."""
+        """Record commits that succeeded."""
         self.partitions.sent(offsets)
-        self.tell_committed(self.partitions.arrived(offsets))
+        self.emit_committed(self.partitions.arrived(offsets))
 
     def _with_retries(self, places: Iterable[Place]) -> list[Place]:
         return [(topic, partition) for source, partition in places for topic in self._plan.with_retries(source)]
@@ -237,7 +236,7 @@ class Rebalance:
         for topic in {topic for topic, _ in places if self._plan.start.get(topic) == "latest"}:
             if self._sizes.get(topic) == 0:
                 continue
-            # The new ones may be all that we have: what others have counts too.
+            # The owned ones may all be new: partitions of other members count too.
             everywhere = self._answered(partial(self._admin.partitions, topic))
             found = self._known([(topic, partition) for partition in everywhere])
             size = size_at_start(found.values(), len(everywhere))
@@ -247,7 +246,7 @@ class Rebalance:
         """Where to read from."""
         if known is not None:
             return known[0]
-        # A partition that came later is read from its first record on, or those written before we saw it were lost.
+        # A partition that was added later is read from its start: it may have records from before it was discovered.
         return self._bounds(place)[1 if self._is_first(place) else 0]
 
     def _is_first(self, place: Place) -> bool:
@@ -277,10 +276,8 @@ class Rebalance:
                     epoch=self._source.epoch,
                     limit=None if self._plan.limits is None or place[0] != source else self._plan.limits.get(place, 0),
                 )
-                finished = None if found is None else decode_finished(*found)
-                # One that tells of more than there is speaks of another log; what is written next would be passed over.
-                if finished is not None and finished.end <= self._bounds(place)[1]:
-                    owned.inherited = finished
+                if found is not None and not is_clean(found[1]):
+                    self._inherit(owned, found)
                 self._flow.begin(owned)
                 self.partitions.begin(owned)
                 for worker in self._workers[place[0]]:
@@ -296,8 +293,16 @@ class Rebalance:
                 self.partitions[source, partition].paused.add(Pause.DELAY)
         self._new += [(source, partition) for partition in partitions]
 
+    def _inherit(self, owned: Partition, found: OffsetAndMetadata) -> None:
+        """Take over from an owner that did not end cleanly."""
+        owned.doubtful = self._bounds(owned.place)[1]
+        finished = decode_finished(*found)
+        # One that tells of more than there is speaks of another log; what is written next would be passed over.
+        if finished is not None and finished.end <= owned.doubtful:
+            owned.inherited = finished
+
     def settle_in(self) -> None:
-        """Before the first record of new partitions runs: say that we are at work on them."""
+        """Before the first record of new partitions runs: commit the marker that work is under way."""
         if not self._new:
             return
         places, self._new = [place for place in self._new if place in self.partitions], []
@@ -306,7 +311,7 @@ class Rebalance:
         self.commit_now(offsets, max(self._deadline, self._clock.monotonic() + _ANSWER))
 
     def _answered(self, ask: Callable[[], T]) -> T:
-        """What a broker answers; without it nothing can begin, so it is asked for nearly as long as the group waits."""
+        """A broker's answer; repeats the question until the deadline, because nothing can start without it."""
         while True:
             self.lease.renew()
             try:
@@ -316,7 +321,7 @@ class Rebalance:
                     raise
                 self._clock.sleep(0.05)
 
-    def _let_go(self, places: list[Place]) -> None:
+    def _give_up(self, places: list[Place]) -> None:
         for source, partition in places:
             self._recovery.end(source, partition)
         for place in self._with_retries(places):
@@ -325,7 +330,7 @@ class Rebalance:
             self.logs.leave(place)
             self.partitions.end(place)
 
-    def _tell_revoked(self, places: list[Place], *, is_lost: bool) -> None:
+    def _emit_revoked(self, places: list[Place], *, is_lost: bool) -> None:
         for topic in dict.fromkeys(topic for topic, _ in places):
             partitions = tuple(part for name, part in places if name == topic)
             self._listener.event(PartitionsRevoked(topic, partitions, is_lost))

@@ -1,4 +1,4 @@
-"""RetrySource: reads the retry topics of partitions that are ours, and delayed sources, each record when it is due."""
+"""RetrySource: reads delayed sources and the retry topics of owned partitions, each record when it is due."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RetrySource:
 
     Args:
         topics: what it reads.
-        partitions: those that are ours.
+        partitions: the owned ones.
         options: librdkafka options of the readers.
         skip_lost: go on when records were deleted before they were read.
         readers: topic to its reader; given when readers outlive it.
@@ -108,7 +108,7 @@ class RetrySource:
         return not self._open and len(self._planned) == len(self.topics)
 
     def end(self) -> None:
-        """Read nothing more, and close the connections that nobody keeps."""
+        """Read nothing more, and close the connections that are not kept."""
         for topic in tuple(self._open):
             self._close(topic)
         while self._readers and not self._keeps_readers:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from laneway._declare.units import Duration
     from laneway._runtime.driver import Driver
     from laneway._runtime.error_runs import ErrorPlan
-    from laneway._runtime.health.check import LoopOwner
     from laneway._runtime.health.monitor import HealthMonitor
+    from laneway._runtime.host import LoopOwner
     from laneway.observe import Event, Listener
     from laneway.settings import Settings
 
@@ -189,7 +189,7 @@ class AppEngine(EngineControls, ABC):
 
     @abstractmethod
     def drivers(self, plans: Sequence[ErrorPlan], reporter: Reporter) -> Iterable[Driver]:
-        """The drivers of error runs during a run; see `ErrorDrivers`."""
+        """Drivers of error runs during a run, for one after the other; each ends at the ends of its plans."""
 
     @property
     def _loops(self) -> LoopOwner | None:

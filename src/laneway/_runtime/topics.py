@@ -1,10 +1,10 @@
-"""The topics of an app: waited for, created beside their sources, looked at for their lag."""
+"""The topics of an app: created, waited for, read by a plan, and looked at for their lag."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._declare.state import State
 from laneway._kafka import Admin, BrokerUnavailableError
@@ -14,14 +14,15 @@ from laneway.observe import logger
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from laneway._declare.app import App
     from laneway._declare.handler import HandlerSpec
+    from laneway._kafka import Place
     from laneway._runtime.lifecycle import Lifecycle
     from laneway.settings import Settings
 
-__all__ = ["Feed", "LagReader", "create_beside", "feeds_of", "prepare_topics", "until_ready"]
+__all__ = ["Feed", "LagReader", "ReadPlan", "create_beside", "feeds_of", "prepare_topics", "until_ready"]
 
 _log = logger("runtime")
 
@@ -170,3 +171,54 @@ class LagReader:
         except AdminError:
             return None
         return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """The topics of a loop, and the rules that hold for them."""
+
+    topics: Sequence[str]
+    """The sources, whose partitions the group assigns."""
+    retry_topics: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Source to its retry topics."""
+    delayed: Collection[str] = ()
+    """Sources whose records wait until they are due; they are read as retry topics are."""
+    start: Mapping[str, str] = field(default_factory=dict)
+    """Source to where a group begins that has committed nothing: ``earliest`` or ``latest``."""
+    skip_lost: bool = False
+    """Whether to go on when records were deleted before they were read."""
+    limits: Mapping[Place, int] | None = None
+    """Where reading ends in each partition of a source, whatever is written there meanwhile; None for no end."""
+    budget: float = 6.0
+    """Seconds that giving partitions back may take."""
+    patience: float = 18.0
+    """Seconds that brokers may take to answer when partitions come."""
+
+    @classmethod
+    def of(cls, feeds: Mapping[str, Sequence[Feed]], **rest: Any) -> ReadPlan:
+        """The plan of topics and of what is read beside each of them; *rest* are further fields."""
+        retry_topics = {topic: [feed.topic for feed in found if feed.step] for topic, found in feeds.items()}
+        delayed = {topic for topic, found in feeds.items() if found[0].delay}
+        return cls(topics=list(feeds), retry_topics=retry_topics, delayed=delayed, **rest)
+
+    @property
+    def live(self) -> list[str]:
+        """The sources that the group consumer reads."""
+        return [topic for topic in self.topics if topic not in self.delayed]
+
+    @property
+    def beside(self) -> list[str]:
+        """What is read beside the group, each record when it is due."""
+        return [
+            topic for source in self.topics for topic in self.with_retries(source)
+            if topic != source or source in self.delayed
+        ]  # fmt: skip
+
+    @property
+    def watched(self) -> set[str]:
+        """The topics of which it is watched whether they are recreated; none of a run with an end."""
+        return set(self.topics) if self.limits is None else set()
+
+    def with_retries(self, source: str) -> list[str]:
+        """A source and its retry topics."""
+        return [source, *self.retry_topics.get(source, ())]

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from laneway._declare.record import Record
     from laneway._kafka import OffsetAndMetadata, PartitionOwner, Place
     from laneway._runtime.assignment import Assignment, DueView
-    from laneway._runtime.fed_handler import FedHandler
     from laneway._runtime.flow import Flow
+    from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.partition import Partition, PartitionView
-    from laneway._runtime.read_plan import ReadPlan
     from laneway._runtime.retry_source import RetrySource
+    from laneway._runtime.topics import ReadPlan
 
 __all__ = ["RecordSource", "Recovery", "Request", "WorkerLoop", "WorkerStatus"]
 
@@ -45,15 +45,15 @@ class RecordSource(Protocol):
 
     @property
     def is_member(self) -> bool:
-        """Whether it takes itself for a member of the group."""
+        """Whether the client considers itself a member of the group."""
         ...
 
     def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
-        """Join the group; the owner hears of partitions that come and go."""
+        """Join the group; *owner* gets assigned and revoked partitions."""
         ...
 
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
-        """Up to *most* records, as soon as there are some; the owner is told of partitions meanwhile."""
+        """Up to *most* records, as soon as there are some; calls the owner about partitions meanwhile."""
         ...
 
     def known(self, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
@@ -65,11 +65,11 @@ class RecordSource(Protocol):
         ...
 
     def seek(self, place: Place, offset: int) -> None:
-        """Go on at another offset."""
+        """Continue at another offset."""
         ...
 
     def close(self) -> None:
-        """Give everything back and leave the group."""
+        """Give all partitions back and leave the group."""
         ...
 
 
@@ -84,11 +84,11 @@ class Recovery(Protocol):
     def begin(
         self, source: str, partitions: list[int], starts: Mapping[Place, tuple[int, int]], *, unclean: list[int]
     ) -> list[int]:
-        """Start to look things up; gives the partitions that are not to be read meanwhile."""
+        """Start to look things up; returns the partitions that are not to be read meanwhile."""
         ...
 
     def end(self, source: str, partition: int) -> None:
-        """A partition is gone: what is found does not count."""
+        """Ignore findings about a revoked partition."""
         ...
 
     def done(self) -> list[Place]:
@@ -100,7 +100,7 @@ class Request(Enum):
     """What a loop is asked for."""
 
     PAUSE = "read nothing for now, and stay in the group"
-    RESUME = "go on"
+    RESUME = "read again"
     STOP = "read nothing more"
     LEAVE = "commit, and end; what is being finished is not waited for"
 
@@ -109,13 +109,13 @@ class WorkerStatus(NamedTuple):
     """A loop as it was at one moment."""
 
     partitions: Mapping[Place, PartitionView]
-    """Those that are ours, of retry topics too."""
+    """The owned ones, of retry topics too."""
     has_joined: bool
     """Whether the group has given it partitions, or said that there are none for it."""
     is_recovering: bool
-    """Whether it is being looked up what former owners have left."""
+    """Whether copies of former owners are being looked up."""
     is_holding: bool
-    """Whether nothing is read any more because that was asked for, and what was read is with the handlers."""
+    """Whether reading is paused on request, and everything read is with the handlers."""
     is_committed: bool
     """Whether everything finished is committed, at the end."""
     polled: float
@@ -134,7 +134,7 @@ class WorkerLoop:
         flow: says how much may be read.
         recovery: looks up what former owners have left.
         workers: topic, of retries too, to those of the handlers that read it.
-        retry_source: reads their retry topics, and those of them whose records wait until they are old.
+        retry_source: reads retry topics, and sources whose records wait until they are due.
         monitor: knows what of those is due.
         clock: the time.
     """
@@ -147,7 +147,7 @@ class WorkerLoop:
         rebalance: Assignment,
         flow: Flow,
         recovery: Recovery,
-        workers: Mapping[str, Sequence[FedHandler]],
+        workers: Mapping[str, Sequence[HandlerWorker]],
         retry_source: RetrySource,
         monitor: DueView,
         clock: WaitingClock = _SYSTEM,
@@ -157,7 +157,7 @@ class WorkerLoop:
         self._rebalance = rebalance
         self._flow = flow
         self.partitions = rebalance.partitions
-        """Those that are ours, of retry topics too. Any thread may read it."""
+        """The owned ones, of retry topics too. Any thread may read it."""
         self._recovery = recovery
         self._workers = workers
         self._retry_source = retry_source
@@ -171,7 +171,7 @@ class WorkerLoop:
         """Whether it is to end."""
 
     def status(self) -> WorkerStatus:
-        """How it stands. Any thread may ask."""
+        """The current status. Any thread may ask."""
         return WorkerStatus(
             {partition.place: partition.view() for partition in tuple(self.partitions.values())},
             self._rebalance.has_joined.is_set(),
@@ -189,7 +189,7 @@ class WorkerLoop:
         return max(0, self.partitions.spanned - self._read - passed)
 
     def is_past(self, ends: Mapping[Place, int]) -> bool:
-        """Whether everything of ours before these ends is finished. Any thread may ask."""
+        """Whether every owned partition is finished up to these ends. Any thread may ask."""
         status, ends = self.status(), {**ends, **self._rebalance.logs.ends}
         found = status.partitions
         is_known = status.has_joined and not status.is_recovering
@@ -211,7 +211,7 @@ class WorkerLoop:
         self._rebalance.begin()
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Join the group and work, until that is so."""
+        """Join the group and work until *until* is true."""
         self.begin()
         while not until():
             self._wait(self.step())
@@ -226,7 +226,7 @@ class WorkerLoop:
         return self._committer.commit_now(self._clock.monotonic())
 
     def close(self) -> None:
-        """Give everything back and leave the group."""
+        """Give all partitions back and leave the group."""
         self._rebalance.is_leaving = True
         try:
             self._source.close()
@@ -238,10 +238,10 @@ class WorkerLoop:
             self._clock.sleep(seconds)
 
     def step(self) -> float:
-        """One round: read, give to the handlers, hear of partitions, pause or resume, commit.
+        """One round: read, give to the handlers, take over or give up partitions, pause or resume, commit.
 
         Returns:
-            The seconds to wait before the next one; it was waited for records in here already.
+            The seconds to wait before the next one, besides the wait for records in here.
         """
         now = self._polled = self._clock.monotonic()
         if now - self._tended >= _TEND:
@@ -264,7 +264,7 @@ class WorkerLoop:
         return 0.0
 
     def _share_lanes(self) -> None:
-        """Partitions came or went: handlers have lanes for those that are ours now."""
+        """Partitions came or went: give the handlers lanes for the owned ones."""
         self._shared = self._source.epoch
         for source in self._plan.topics:
             count = len(self.partitions.of((source,)))
@@ -272,7 +272,7 @@ class WorkerLoop:
                 worker.share(count)
 
     def _poll_retries(self) -> float:
-        """Give the handlers what is due of topics that are read beside; how long the group may be waited for then."""
+        """Give the handlers what is due of retry topics; returns how long to wait for other records."""
         wait = _POLL_BESIDE if self._retry_source.topics else _POLL
         due = self._monitor.view.due  # first: a topic that was recreated before is known then
         while self._monitor.recreated:
@@ -293,7 +293,7 @@ class WorkerLoop:
         return wait
 
     def tend(self, now: float) -> None:
-        """Look at what is full and what may be read again, and commit when it is time; `step` does so often."""
+        """Pause and resume partitions, and commit when it is time; `step` calls it often."""
         for topic, partition in self._recovery.done():
             for beside in self._plan.with_retries(topic):
                 if (beside, partition) in self.partitions:
@@ -318,7 +318,7 @@ class WorkerLoop:
         for partition, record in {record.partition: record for record in records}.items():
             owned = self.partitions.get((topic, partition))
             if owned is None or record.epoch < owned.epoch:
-                continue  # it went while the others were read
+                continue  # it was revoked while the others were read
             if owned.limit is None or record.offset < owned.limit:
                 owned.delivered = record.offset + 1
             else:
@@ -336,5 +336,5 @@ class WorkerLoop:
         partition = owned.place[1]
         records = [record for record in records if record.partition != partition or record.offset < limit]
         owned.delivered = max([owned.delivered, *[each.offset + 1 for each in records if each.partition == partition]])
-        owned.reached = limit  # last: other threads must not find it before what lies before it
+        owned.reached = limit  # last: other threads must not see it before the offsets that precede it
         return records

@@ -2,7 +2,7 @@
 
 from laneway.admin._error_log import ErrorLog, OpenRange
 from laneway.admin._error_topic import ErrorTopic, Target, error_topics_of
-from laneway.admin._filter import Filter, FilterError
+from laneway.admin._filter import Filter, FilterError, key_of, time_of
 from laneway.admin._parked import ParkedRecord, Position
 from laneway.admin._redrive import Redrive, Result, Throttle, Watcher
 from laneway.admin._redrive_plan import Action, Drop, LeftOut, PartitionPlan, RedrivePlan, Replay, plan_redrive
@@ -27,5 +27,7 @@ __all__ = [
     "Throttle",
     "Watcher",
     "error_topics_of",
+    "key_of",
     "plan_redrive",
+    "time_of",
 ]

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from laneway._core.commit_markers import moved_on
+from laneway._core.finished_map import moved_on
 from laneway._kafka import Admin, AssignedConsumer, BrokerUnavailableError, GroupOffsets, OffsetRange
 from laneway.admin._parked import ParkedRecord
 from laneway.errors import AdminError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from laneway.admin._parked import ParkedRecord
 
-__all__ = ["Filter", "FilterError"]
+__all__ = ["Filter", "FilterError", "key_of", "time_of"]
 
 _HEX = "hex:"
 
@@ -83,7 +83,8 @@ class Filter:
         Raises:
             FilterError: with what is wrong and how to write it.
         """
-        first, last = _time("--since", since, now), _time("--until", until, now)
+        first = None if since is None else time_of("--since", since, now)
+        last = None if until is None else time_of("--until", until, now)
         if first and last and first >= last:
             raise FilterError(
                 f"--since {since} is not before --until {until}, so nothing can match; durations count back from now"
@@ -92,7 +93,7 @@ class Filter:
             chosen = frozenset(Position.parse(place) for place in places)
         except ValueError as error:
             raise FilterError(f"--at: {error}") from error
-        return cls(error_type, message, first, last, _key(key), handler, origin, chosen)
+        return cls(error_type, message, first, last, None if key is None else key_of(key), handler, origin, chosen)
 
     def matches(self, parked: ParkedRecord) -> bool:
         """Whether the record matches."""
@@ -118,9 +119,12 @@ class Filter:
         return (self.since is None or time >= self.since) and (self.until is None or time < self.until)
 
 
-def _time(option: str, text: str | None, now: datetime) -> datetime | None:
-    if text is None:
-        return None
+def time_of(option: str, text: str, now: datetime) -> datetime:
+    """The moment that an option names, as an age or a time.
+
+    Raises:
+        FilterError: it names none.
+    """
     try:
         return now - as_duration(text)
     except ValueError:
@@ -134,10 +138,15 @@ def _time(option: str, text: str | None, now: datetime) -> datetime | None:
         ) from None
 
 
-def _key(text: str | None) -> bytes | None:
-    if text is None or not text.startswith(_HEX):
+def key_of(text: str) -> bytes:
+    """The key that an option names, as text or ``hex:``.
+
+    Raises:
+        FilterError: its hexadecimal digits are wrong.
+    """
+    if not text.startswith(_HEX):
         # Command line text may have bytes that are not UTF-8; this restores them.
-        return None if text is None else text.encode("utf-8", "surrogateescape")
+        return text.encode("utf-8", "surrogateescape")
     try:
         return bytes.fromhex(text.removeprefix(_HEX))
     except ValueError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from laneway._core.trace import as_lines
+from laneway._core.headers import as_lines
 from laneway._declare.record import Topic
 from laneway.errors import DeclarationError
 

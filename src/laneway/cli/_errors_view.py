@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 
     from laneway.admin import ParkedRecord
 
-__all__ = ["as_json", "key_text", "page", "print_table", "safe", "time_text"]
+__all__ = [
+    "as_json",
+    "bytes_as_json",
+    "header_text",
+    "key_text",
+    "page",
+    "print_table",
+    "safe",
+    "time_text",
+    "value_lines",
+]
 
 _VALUE, _HEX, _HEADER = 16_384, 1_024, 500  # bytes of a value as text or as hexadecimal, and of a header, on a page
 _WIDE = 200  # columns where there is no terminal: a table in a log must not be cut
@@ -74,15 +84,16 @@ def as_json(parked: ParkedRecord, *, is_open: bool) -> str:
         "error_trace": parked.error_trace,
         "reduced": parked.reduced,
         "timestamp": parked.timestamp,
-        "key": _bytes(parked.key),
-        "value": _bytes(parked.value),
-        "headers": [{"name": name, "value": _bytes(value)} for name, value in parked.headers],
+        "key": bytes_as_json(parked.key),
+        "value": bytes_as_json(parked.value),
+        "headers": [{"name": name, "value": bytes_as_json(value)} for name, value in parked.headers],
     }
     # ASCII only, and DEL, the one control character that JSON lets through: the line may end on a terminal.
     return json.dumps(known).replace("\x7f", "\\u007f")
 
 
-def _bytes(value: bytes | None) -> dict[str, str] | None:
+def bytes_as_json(value: bytes | None) -> dict[str, str] | None:
+    """Bytes for JSON: as text if they are UTF-8, in base64 if not; None stays None."""
     if value is None:
         return None
     try:
@@ -137,9 +148,9 @@ def page(parked: ParkedRecord, *, is_open: bool) -> Iterator[str]:
     yield f"{'headers':<14}{len(parked.headers):,}"
     for name, value in parked.headers:
         if not name.startswith("laneway-error-"):  # shown in full above and below
-            yield f"  {safe(name, 100)}: {_header(value)}"
+            yield f"  {safe(name, 100)}: {header_text(value)}"
     yield "value"
-    yield from (f"  {line}" for line in _value(parked.value))
+    yield from (f"  {line}" for line in value_lines(parked.value))
     yield "trace"
     trace = parked.error_trace or "none"
     yield from (f"  {safe(line.expandtabs(4), 1_000)}" for line in trace.splitlines())
@@ -152,7 +163,8 @@ def _as_time(milliseconds: int) -> datetime | None:
         return None
 
 
-def _header(value: bytes | None) -> str:
+def header_text(value: bytes | None) -> str:
+    """A header's value for a terminal."""
     if value is None:
         return "null"
     try:
@@ -163,7 +175,8 @@ def _header(value: bytes | None) -> str:
     return safe(text, _HEADER) + more
 
 
-def _value(value: bytes | None) -> Iterator[str]:
+def value_lines(value: bytes | None) -> Iterator[str]:
+    """A value for a terminal: JSON with indents, text, or a hex dump."""
     if value is None:
         yield "null (a tombstone, or left out)"
         return

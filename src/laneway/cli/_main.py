@@ -9,7 +9,21 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from laneway.cli import _bench, _config, _demo, _doctor, _errors, _kafka, _run, _setup, _why
+from laneway.cli import (
+    _bench,
+    _config,
+    _consume,
+    _dedup,
+    _demo,
+    _doctor,
+    _errors,
+    _kafka,
+    _produce,
+    _run,
+    _setup,
+    _topics,
+    _why,
+)
 from laneway.cli._logging import log_lines
 from laneway.cli._target import TargetError
 from laneway.errors import DeclarationError, LanewayError, SettingsError
@@ -25,7 +39,11 @@ app = typer.Typer(
 app.add_typer(_kafka.app, name="kafka")
 app.add_typer(_config.app, name="config")
 app.add_typer(_errors.app, name="errors")
+app.add_typer(_dedup.app, name="dedup")
 app.command(name="run")(_run.run)
+app.add_typer(_topics.app, name="topics")
+app.command(name="produce")(_produce.produce)
+app.command(name="consume")(_consume.consume)
 app.command(name="why")(_why.why)
 app.command(name="demo")(_demo.demo)
 app.command(name="bench")(_bench.bench)

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BrokersOption", "ConfigOption", "JsonOption", "ProfileOption", "TargetArgument", "grouped"]
+__all__ = ["BrokersOption", "ClusterOption", "ConfigOption", "JsonOption", "ProfileOption", "TargetArgument", "grouped"]
 
 TargetArgument = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, for example billing:app.")]
 ConfigOption = Annotated[
@@ -25,6 +25,9 @@ ProfileOption = Annotated[
 ]
 BrokersOption = Annotated[
     str | None, typer.Option("--brokers", help="Kafka bootstrap servers; overrides the configuration.")
+]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", help="A cluster of the configuration. [default: the default cluster]")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

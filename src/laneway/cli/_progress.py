@@ -17,13 +17,13 @@ _LINES = 5  # per stage, where there is no terminal
 
 
 @contextmanager
-def progress_bar(text: str, output: TextIO | None = None) -> Iterator[Callable[[str, int, int], None]]:
-    """Show how far the work on *text* is; the function takes stage, done and total."""
+def progress_bar(text: str, output: TextIO | None = None) -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show how far the work on *text* is; the function takes stage, done and total, if it is known."""
     output = output or sys.stdout
     if not output.isatty():
 
-        def line(stage: str, done: int, total: int) -> None:
-            if done in (1, total) or done % max(1, total // _LINES) == 0:
+        def line(stage: str, done: int, total: int | None) -> None:
+            if total is not None and (done in (1, total) or done % max(1, total // _LINES) == 0):
                 typer.echo(f"{stage} {text}: {done:,} of {total:,}", file=output)
 
         yield line
@@ -35,7 +35,7 @@ def progress_bar(text: str, output: TextIO | None = None) -> Iterator[Callable[[
     with Progress(*columns, TimeElapsedColumn(), console=Console(file=output), transient=True) as bars:
         task = bars.add_task(f"starting {text}", total=None)
 
-        def show(stage: str, done: int, total: int) -> None:
+        def show(stage: str, done: int, total: int | None) -> None:
             bars.update(task, description=f"{stage} {text}", completed=done, total=total)
 
         yield show

@@ -108,6 +108,8 @@ def summary(tally: Tally) -> str:
     """What a run did, in one line; rare counts appear only when they are not zero."""
     rare = {
         "deferred to a retry topic": tally.deferred,
+        "duplicates": tally.duplicates,
+        "handled without a claim, because the dedup store was away": tally.unclaimed,
         "dropped": tally.dropped,
         "rescued by a last step": tally.rescued,
         "already copied by a process that ended before its commit": tally.already_copied,

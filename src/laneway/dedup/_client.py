@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from laneway.dedup._store import Refusal, Session, Store
 
-__all__ = ["Answer", "DedupClient", "InlineClient", "owner_name"]
+
+__all__ = ["Answer", "DedupClient", "owner_name"]
 
 _log = logger("dedup")
 
@@ -46,7 +47,7 @@ class _Asked(NamedTuple):
 class DedupClient:
     """Sends what lanes ask for: all claims that wait go out together, and so do all marks.
 
-    A call is never abandoned half-way, whoever stops waiting for its answer, so no answer is taken for that of another
+    Every call is awaited to its end, also when its caller was cancelled, so no answer is taken for that of another
     call. After an error the connection is thrown away. What a lost call has done to the store is found out by asking
     again: a claim of the same owner is granted, a mark is repeated.
 
@@ -86,7 +87,7 @@ class DedupClient:
         return time.monotonic() < self._valid_until
 
     def claim(self, ids: Sequence[str], payloads: Sequence[bytes]) -> Future[Answer]:
-        """Ask for ids that nobody else in this process has asked for.
+        """Ask for ids that no other record of this process has.
 
         The answer fails with `DedupStoreError` when the store does not answer.
         """
@@ -155,7 +156,7 @@ class DedupClient:
                 self._give_back(releases)
                 self._ask(claims)
                 self._failures, self._trouble = 0, ""
-            except Exception as error:  # noqa: BLE001 - whatever a store raises, no lane may wait for ever
+            except Exception as error:  # noqa: BLE001 - whatever a store raises, no lane may wait forever
                 self._failed(error, claims, marks, releases)
         self._end_session()
 
@@ -262,7 +263,7 @@ class DedupClient:
         marks: list[tuple[Claim, Callable[[], None] | None]],
         releases: list[Claim],
     ) -> None:
-        """The store is away: what must happen is kept, and who waits for a claim hears it."""
+        """The store is away: what must happen is kept, and callers that wait for a claim get the error."""
         pause = min(_MOST_PAUSE, _PAUSE * 2**self._failures)
         self._failures += 1
         text = str(error) if isinstance(error, LanewayError) else f"{type(error).__name__}: {error}"
@@ -298,47 +299,6 @@ class DedupClient:
                 session.close()
         except LanewayError:
             _log.debug("expired ids could not be deleted; tried again later", exc_info=True)
-
-
-class InlineClient:
-    """As `DedupClient`, in the caller's thread and at once: for the fake, whose time stands still meanwhile."""
-
-    is_inline = True
-    is_valid = True
-
-    def __init__(self, store: Store, scope: str) -> None:
-        self._session = store.session(scope, owner_name())
-
-    def claim(self, ids: Sequence[str], payloads: Sequence[bytes]) -> Future[Answer]:
-        """Ask the store."""
-        answer: Future[Answer] = Future()
-        try:
-            rows = sorted(zip(ids, payloads, range(len(ids)), strict=True))
-            reply = self._session.claim([row[0] for row in rows], [row[1] for row in rows])
-            refused = {rows[place][2]: refusal for place, refusal in reply.refused.items()}
-            answer.set_result(Answer(reply.token, refused))
-        except LanewayError as error:
-            answer.set_exception(error)
-        return answer
-
-    def finish(self, claims: Sequence[Claim], then: Callable[[], None]) -> None:
-        """Mark ids as done."""
-        rows = sorted(claims)
-        self._session.finish([row.id for row in rows], [row.payload for row in rows], [row.token for row in rows])
-        then()
-
-    def release(self, claims: Sequence[Claim]) -> None:
-        """Give ids back."""
-        rows = sorted(claims)
-        self._session.release([row.id for row in rows], [row.token for row in rows])
-
-    def forget(self, ids: Sequence[str]) -> None:
-        """Nothing is renewed here."""
-
-    def close(self, timeout: float = 5.0) -> bool:  # noqa: ARG002 - as that of the other client
-        """End the session."""
-        self._session.close()
-        return True
 
 
 def owner_name() -> str:

@@ -148,6 +148,14 @@ class OffsetDedup:
         self.__dict__.update(state)
         self._connections = ThreadConnections(lambda: self.connect(autocommit=False))
 
+    def __eq__(self, other: object) -> bool:
+        """Equal when the address is: a worker has a copy of what the code declares."""
+        return isinstance(other, OffsetDedup) and self.url == other.url
+
+    def __hash__(self) -> int:
+        """Equal stores hash alike."""
+        return hash(self.url)
+
     def __repr__(self) -> str:
         """Without the password."""
         return f"OffsetDedup({masked(self.url)!r})"
@@ -160,7 +168,7 @@ class OffsetStage:
         self.store, self.scope = store, scope
         self._is_batch = is_batch
         self.wake: Callable[[], None] | None = None
-        self.pending = self.unprotected = 0
+        self.pending = self.unclaimed = 0
         self._lock = threading.Lock()
         self._connection: Any = None
         self._known: dict[Log, _Known | None] = {}

@@ -133,6 +133,14 @@ class PostgresDedup(Store):
         self.__dict__.update(state)
         self._connections = ThreadConnections(lambda: connected(self.dsn, self, autocommit=False))
 
+    def __eq__(self, other: object) -> bool:
+        """Equal when the address is: a worker has a copy of what the code declares."""
+        return isinstance(other, PostgresDedup) and self.dsn == other.dsn
+
+    def __hash__(self) -> int:
+        """Equal stores hash alike."""
+        return hash(self.dsn)
+
     def __repr__(self) -> str:
         """Without the password."""
         return f"PostgresDedup({masked(self.dsn)!r})"
@@ -175,7 +183,7 @@ class _PostgresSession:
         values = {"ids": list(ids), "tokens": sorted(set(tokens))}
         if self._count(_FINISH, **values) == len(ids):
             return []
-        # One that has vanished, because somebody deleted it, is done all the same.
+        # One that has vanished, because it was deleted, is done all the same.
         self._count(_ABSENT, payloads=list(payloads), each=list(tokens), **values)
         return [row[0] for row in self._rows(_LOST, **values)]
 

@@ -120,6 +120,14 @@ class SqliteDedup(Store):
         self.__dict__.update(state)
         self._connections = ThreadConnections(lambda: connected(self.path))
 
+    def __eq__(self, other: object) -> bool:
+        """Equal when the address is: a worker has a copy of what the code declares."""
+        return isinstance(other, SqliteDedup) and self.path == other.path
+
+    def __hash__(self) -> int:
+        """Equal stores hash alike."""
+        return hash(self.path)
+
     def __repr__(self) -> str:
         """As in code."""
         return f"SqliteDedup({self.path!r})"

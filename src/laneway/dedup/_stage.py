@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from laneway._declare.record import Record
-    from laneway.dedup._client import Answer, DedupClient, InlineClient
+    from laneway.dedup._client import Answer, DedupClient
+    from laneway.dedup._inline import InlineClient
     from laneway.dedup._store import Refusal, Store
 
     Place = tuple[str, int, int]
@@ -66,7 +67,7 @@ class HandlerDedup:
         """Called on another thread when `confirmed` has news."""
         self.pending = 0
         """Records whose marks are under way."""
-        self.unprotected = 0
+        self.unclaimed = 0
         """Records that were called without a claim, because the store was away."""
         self._client = client
         self._waits = store.on_outage == "wait"
@@ -94,7 +95,7 @@ class HandlerDedup:
         answer = self._asked(asks)
         if not answer.done():
             try:
-                # Shielded: the call goes on whoever waits for it, so its answer is known.
+                # Shielded: the call goes on when this lane is cancelled, so its answer is known.
                 await asyncio.wait([asyncio.shield(asyncio.wrap_future(answer))])
             except asyncio.CancelledError:
                 answer.add_done_callback(lambda done: self._give_back(asks, done))
@@ -128,7 +129,7 @@ class HandlerDedup:
                 if held is not None:
                     held.is_running = False
                     if held.is_left:
-                        left.append(self._let_go(held))
+                        left.append(self._remove(held))
         self._release(left)
 
     def mark(self, records: Sequence[Record[Any]]) -> Sequence[Record[Any]]:
@@ -165,7 +166,7 @@ class HandlerDedup:
         if self._held:
             with self._lock:
                 left = [held for record in records if (held := self._held.get(_place(record))) is not None]
-                claims = [self._let_go(held) for held in left]
+                claims = [self._remove(held) for held in left]
             self._release(claims)
 
     def leave(self, topic: str, partition: int) -> None:
@@ -176,13 +177,13 @@ class HandlerDedup:
                 if place[:2] == (topic, partition):
                     held.is_left = True
                     if not held.is_running:
-                        claims.append(self._let_go(held))
+                        claims.append(self._remove(held))
         self._release(claims)
 
     def close(self) -> None:
         """Give back what is left."""
         with self._lock:
-            claims = [self._let_go(held) for held in list(self._held.values())]
+            claims = [self._remove(held) for held in list(self._held.values())]
         self._release(claims)
 
     def of(self, records: Sequence[Record[Any]]) -> Sequence[Claim]:
@@ -219,7 +220,7 @@ class HandlerDedup:
         with self._lock:
             found = [held for record in records if (held := self._held.get(_place(record))) is not None]
             for held in found:
-                self._let_go(held)
+                self._remove(held)
         self._client.forget([held.id for held in found])
 
     def _asks(self, records: Sequence[Record[Any]]) -> list[_Held]:
@@ -239,7 +240,7 @@ class HandlerDedup:
                     held.is_running, held.is_left = True, False
                     continue
                 if held is not None:
-                    self._let_go(held)  # others may have it by now
+                    self._remove(held)  # others may have it by now
                 try:
                     id_ = id_text(id_of(record))
                 except Exception as error:  # noqa: BLE001 - a user's function, on a record that may be poison
@@ -262,15 +263,15 @@ class HandlerDedup:
         except Exception as error:  # noqa: BLE001 - no lane may end because of a store
             with self._lock:
                 for held in asks:
-                    self._let_go(held)
+                    self._remove(held)
                     if self._waits:
                         self._verdicts[held.place] = error
-            self.unprotected += 0 if self._waits else len(asks)
+            self.unclaimed += 0 if self._waits else len(asks)
             return
         with self._lock:
             for at, held in enumerate(asks):
                 if at in refused:
-                    self._let_go(held)
+                    self._remove(held)
                     self._verdicts[held.place] = _verdict(held, refused[at])
                 else:
                     held.token = token
@@ -281,7 +282,7 @@ class HandlerDedup:
         claims = []
         with self._lock:
             for at, held in enumerate(asks):
-                claim = self._let_go(held)
+                claim = self._remove(held)
                 if at not in refused:
                     claims.append(claim._replace(token=answer.result().token))
         self._client.release(claims)
@@ -294,7 +295,7 @@ class HandlerDedup:
         if self.wake is not None and not self._client.is_inline:
             self.wake()
 
-    def _let_go(self, held: _Held) -> Claim:
+    def _remove(self, held: _Held) -> Claim:
         """Called with the lock held."""
         if self._held.pop(held.place, None) is not held or self._ids.pop(held.id, None) is not held:
             raise UnreachableStateError(f"{held.place} has two claims. Please open an issue.")

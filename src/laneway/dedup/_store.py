@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
@@ -82,7 +83,7 @@ class Session(Protocol):
         ...
 
     def put(self, id_: str, payload: bytes) -> None:
-        """Mark an id as done, whoever has claimed it."""
+        """Mark an id as done, also one that is claimed."""
         ...
 
     def delete(self, id_: str) -> bool:
@@ -140,6 +141,15 @@ class Store(ABC):
         self.id = id or origin
         self.on_outage: OnOutage = on_outage
 
+    options = ("id", "ttl", "lease", "on_outage")
+    """Names of the options of every store."""
+
+    def changed(self, **options: Any) -> Store:
+        """A copy with other options."""
+        clone = copy.copy(self)
+        Store.__init__(clone, **{**{name: getattr(self, name) for name in self.options}, **options})
+        return clone
+
     @abstractmethod
     def session(self, scope: str, owner: str) -> Session:
         """Connect.
@@ -175,7 +185,7 @@ class Store(ABC):
             session.close()
 
     def put(self, id_: str, *, scope: str, payload: bytes = b"") -> None:
-        """Mark an id as done, so that its record is not handled.
+        """Mark an id as done, so that a record with it is not handled.
 
         Args:
             id_: the id.
@@ -203,7 +213,7 @@ class Store(ABC):
 
 
 def origin(record: Record[Any]) -> str:
-    """Where a record was first read. The timestamp tells a topic from one that is recreated under its name."""
+    """Where a record was first read. The timestamp differs when a topic is recreated under its name."""
     topic, partition, offset = record.origin or (record.topic, record.partition, record.offset)
     return f"{topic}/{partition}/{offset}@{record.timestamp}"
 

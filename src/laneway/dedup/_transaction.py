@@ -94,7 +94,7 @@ def joined(
         DedupStoreError: the database is away; whether the commit has happened is found out before the next call.
     """
     claims = current.get()
-    if claims is None or claims.store is not store:
+    if claims is None or claims.store != store:
         raise DedupError(f"no handler with dedup={store!r} is called here; transaction() is for its handler")
     chosen = [records] if isinstance(records, Record) else list(records)
     try:

@@ -51,6 +51,8 @@ class Tally(msgspec.Struct):
     """Copies reduced because they were too large for the error topic."""
     duplicates: int = 0
     """Records whose id was handled before (only with a dedup store)."""
+    unclaimed: int = 0
+    """Records handled without a claim, because the dedup store was away (only with ``on_outage="continue"``)."""
     superseded: int = 0
     """Records of a unique handler superseded by a newer one of their key."""
     retried: int = 0
@@ -164,7 +166,6 @@ class BatchHandled(EventBase, frozen=True, tag=True):
 Event = (
     RecordHandled
     | RecordSkipped
-    | RecordDeduplicated
     | RecordRetried
     | RecordDeferred
     | RecordParked
@@ -178,6 +179,7 @@ Event = (
     | PartitionsAssigned
     | PartitionsRevoked
     | OffsetsCommitted
+    | RecordDeduplicated
 )
 """All events that can be subscribed to."""
 
@@ -191,6 +193,7 @@ _SUMMED = (
     "already_copied",
     "superseded",
     "duplicates",
+    "unclaimed",
     "reduced",
     "read",
     "handled",

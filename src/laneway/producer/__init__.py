@@ -7,6 +7,7 @@
 0
 """
 
+from laneway._declare.state import State
 from laneway.producer._bulk import BulkDelivery, BulkProduceError, FailedMessage
 from laneway.producer._delivery import Delivery, RecordMetadata
 from laneway.producer._producer import Producer, ProducerCounts
@@ -20,5 +21,6 @@ __all__ = [
     "Producer",
     "ProducerCounts",
     "RecordMetadata",
+    "State",
     "Transaction",
 ]

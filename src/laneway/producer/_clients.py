@@ -25,7 +25,6 @@ _log = logger("producer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0  # seconds between tries to reach the brokers, and between looks afterwards
 _ANSWER = 3.0  # seconds for brokers to answer a look
-_OVERDUE = 5.0  # seconds without any answer after which waiting messages are a warning
 
 
 class Client(Protocol):
@@ -69,9 +68,11 @@ class Clients:
 
     Args:
         connect: makes a client; it needs no broker for that.
+        has_thread: whether a thread looks at the brokers; otherwise `state` and `health` look when they are asked.
     """
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, *, has_thread: bool = True) -> None:
+        self._has_thread = has_thread
         self._connect = connect
         self._clients: dict[str, Client] = {}
         self._topics: dict[str, set[str]] = {}
@@ -88,6 +89,8 @@ class Clients:
     @property
     def state(self) -> State:
         """The state now: producing when every cluster in use has answered once."""
+        if not self._has_thread:
+            self._look_at_all()
         return self._state
 
     def client(self, route: MessageRoute) -> Client:
@@ -106,7 +109,7 @@ class Clients:
             if route.topic and route.topic not in self._topics[route.client]:
                 self._topics[route.client].add(route.topic)
                 self._wake.set()
-            if self._thread is None:
+            if self._thread is None and self._has_thread:
                 self._thread = threading.Thread(target=self._watch, name="laneway-producer-watch", daemon=True)
                 self._thread.start()
         return client
@@ -118,7 +121,7 @@ class Clients:
 
     def health(self) -> Health:
         """What the last look at the brokers found, and messages that wait."""
-        if self._state is not State.PRODUCING and not self._troubles:
+        if self.state is not State.PRODUCING and not self._troubles:
             return Health.of([Reason(Level.OK, self._state.value, f"the producer is {self._state.value}", moment(0))])
         now, reasons = time.monotonic(), []
         for name, (since, why) in list(self._troubles.items()):
@@ -161,16 +164,16 @@ class Clients:
         pause = _FIRST_PAUSE
         while self._state not in (State.CLOSING, State.CLOSED):
             self._wake.clear()
-            for name, client in list(self._clients.items()):
-                self._look(name, client)
-            if self._troubles:
-                pause = min(2 * pause, _LONGEST_PAUSE)
-            else:
-                pause = _LONGEST_PAUSE
-                with self._condition:
-                    if self._state is State.INITIALISING and self._looked >= self._clients.keys():
-                        self._enter(State.PRODUCING)
+            self._look_at_all()
+            pause = min(2 * pause, _LONGEST_PAUSE) if self._troubles else _LONGEST_PAUSE
             self._wake.wait(pause)
+
+    def _look_at_all(self) -> None:
+        for name, client in list(self._clients.items()):
+            self._look(name, client)
+        with self._condition:
+            if self._state is State.INITIALISING and self._looked >= self._clients.keys():
+                self._enter(State.PRODUCING)
 
     def _look(self, name: str, client: Client) -> None:
         now = time.monotonic()

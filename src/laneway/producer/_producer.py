@@ -18,7 +18,7 @@ from laneway._core.interceptors import produced
 from laneway._declare.interceptors import is_async, name_of
 from laneway._declare.record import Message, as_key
 from laneway._declare.state import State
-from laneway._kafka import Encoded, ProducerClient
+from laneway._kafka import Encoded, ProducerClient, TransactionalClient
 from laneway.errors import DeclarationError, ProduceError, text_of
 from laneway.observe import RateLimit, logger
 from laneway.producer._bulk import BulkDelivery
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from laneway._declare.health import Health
     from laneway._declare.interceptors import Interceptor
     from laneway._declare.record import Topic
-    from laneway.producer._clients import Connect
-    from laneway.producer._transaction import Transaction
+    from laneway.producer._transaction import Transaction, TransactionWriter
     from laneway.settings import MessageRoute, Settings
 
 __all__ = ["Producer", "ProducerCounts"]
@@ -103,20 +102,26 @@ class Producer:
                 raise DeclarationError(
                     f"produce interceptor {name_of(interceptor)!r} is async; it runs in sync code, too"
                 )
-        self._prepare(partial(_connected, self._settings))
+        self._prepare()
         for name in [topic.name for topic in self._topics] or [""]:
             self._clients.client(message_route(self._settings, name))
         _open.add(self)
 
-    def _prepare(self, connect: Connect) -> None:
+    def _new_clients(self) -> Clients:
+        return Clients(partial(_connected, self._settings))
+
+    def _new_transactional_client(self, route: MessageRoute) -> TransactionWriter:
+        timeout = producer_of(self._settings, route).timeout.total_seconds()
+        return TransactionalClient(producer_options(self._settings, route), self._transactional_id, timeout)
+
+    def _prepare(self) -> None:
         """Be as new; clients are made when they are needed."""
-        self._connect = connect
         self.lock = threading.RLock()  # the garbage collector may end a delivery in the middle of another one
         self._acknowledged = self._failed = self._unobserved = 0
         self._limit = RateLimit(SystemClock())
-        self._clients = Clients(connect)
+        self._clients = self._new_clients()
         self._targets: dict[str, tuple[MessageRoute, Client]] = {}
-        self._transactions = Transactions(self._settings, self._transactional_id, self._interceptors)
+        self._transactions = Transactions(self._settings, self._interceptors, self._new_transactional_client)
 
     def produce(self, message: Message[Any]) -> Delivery:
         """Send a message.
@@ -147,9 +152,7 @@ class Producer:
         *messages* is iterated there. The messages of one key stay in order.
         """
         delivery = BulkDelivery(self)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not self._is_on_loop():
             self._send_all(messages, delivery)
         else:
             run = partial(copy_context().run, self._send_all, messages, delivery)
@@ -159,9 +162,9 @@ class Producer:
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Write messages that are all committed at the end of the block, or none of them when it raises.
 
-        Consumers with ``isolation.level=read_committed`` see nothing of it before. The brokers abort a transaction that is
-        open for longer than ``transaction.timeout.ms``, a minute, counted from its first message. The block waits for
-        brokers, so async code runs it in a thread.
+        Consumers with ``isolation.level=read_committed`` see nothing of it before. The brokers abort a transaction that
+        is open for longer than ``transaction.timeout.ms``, a minute, counted from its first message. The block waits
+        for brokers, so async code runs it in a thread.
 
         Example::
 
@@ -230,6 +233,13 @@ class Producer:
             is_new = self._limit.allows(type(error).__name__)
         if is_new:
             _log.error("a message was not written, and no code waited for its delivery: %s", text_of(error))
+
+    def _is_on_loop(self) -> bool:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        return True
 
     @property
     def _patience(self) -> float:
@@ -353,7 +363,7 @@ _inherited: list[tuple[Clients, Transactions]] = []
 def _forked() -> None:
     for producer in list(_open):
         _inherited.append((producer._clients, producer._transactions))  # noqa: SLF001 - of this module
-        producer._prepare(producer._connect)  # noqa: SLF001 - as above
+        producer._prepare()  # noqa: SLF001 - as above
 
 
 atexit.register(_flush_all)

@@ -12,6 +12,7 @@ from laneway.settings._cluster import (
     ProducerSettings,
     SecuritySettings,
 )
+from laneway.settings._dedup import DedupSettings
 from laneway.settings._load import effective, load
 from laneway.settings._model import (
     ErrorSettings,
@@ -35,6 +36,7 @@ from laneway.settings._spark import is_secret, redaction
 __all__ = [
     "ClusterSettings",
     "ConsumerSettings",
+    "DedupSettings",
     "ErrorSettings",
     "HandlerSettings",
     "HealthSettings",

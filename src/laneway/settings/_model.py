@@ -12,6 +12,7 @@ from laneway._declare.cron import Cron
 from laneway.errors import Problem
 from laneway.settings import _spark
 from laneway.settings._cluster import ClusterSettings
+from laneway.settings._dedup import DedupSettings, IdSource
 from laneway.settings._producers import TopicProducerSettings  # noqa: TC001 - pydantic evaluates it
 from laneway.settings._secret import MASK
 from laneway.settings._types import (
@@ -158,6 +159,11 @@ class HandlerSettings(BaseModel):
         description="What happens to a copy that is too large for the error topic even without its trace. wait: its key"
         " waits, and health shows it. reference: it is written without its value, and without headers if needed.",
     )
+    guarantee: Annotated[Literal["at_least_once", "effectively_once"], Word] | None = Field(
+        default=None,
+        description="How often a record has its effect: once or more, or once as far as the dedup store knows.",
+    )
+    dedup_id: IdSource | None = Field(default=None, description="Where the ids of its records come from; see dedup.id.")
     strict: SwitchType | None = Field(
         default=None,
         description="Whether each partition keeps its lanes for itself; otherwise a busy partition borrows those of an"
@@ -323,6 +329,9 @@ class Settings(BaseModel):
         default_factory=dict,
         description="How messages for topics are written, by the name of the topic in the code. It holds for messages"
         " that handlers return and for those of a `Producer`.",
+    )
+    dedup: DedupSettings = Field(
+        default_factory=DedupSettings, description="The store of handled records, for effectively_once."
     )
     errors: ErrorSettings = Field(default_factory=ErrorSettings, description="Runs over parked records: when and how.")
     spark: SparkSettings = Field(default_factory=SparkSettings, description="How the Spark engine runs.")

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from laneway._core.due import DueEnds
 from laneway._runtime.broker_monitor import BrokerView
+from laneway._runtime.due_offsets import DueEnds
 from laneway._runtime.recovery import Recovery
 from laneway.errors import DataLossError
 
@@ -33,6 +33,8 @@ class FakeSender:
 
     def __init__(self, kafka: FakeTopics) -> None:
         self._kafka = kafka
+        self.stores = kafka.stores
+        """Gives handlers their dedup stores."""
         self._answers: deque[tuple[Callable[[Exception | None], None], Exception | None]] = deque()
         self.is_dead = False
         """The app has crashed: what it still sends goes nowhere."""

@@ -34,7 +34,7 @@ class Owner(PartitionOwner, Protocol):
     """The owner of partitions, for a group that does not wait inside a call until they are given back."""
 
     def release(self, places: list[Place]) -> float:
-        """Begin nothing more of these partitions; gives when to end waiting for what was begun."""
+        """Begin nothing more of these partitions; returns until when to wait for what was begun."""
         ...
 
     def is_drained(self, places: list[Place]) -> bool:
@@ -102,7 +102,7 @@ class FakeConsumer:
         return self._paused.copy()
 
     def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None:
-        """Join the group; the owner hears of partitions that come and go."""
+        """Join the group; *owner* gets assigned and revoked partitions."""
         self._owner = cast("Owner", owner)
         self.topics = list(topics)
 
@@ -118,7 +118,7 @@ class FakeConsumer:
 
     def release(self, places: Iterable[Place]) -> None:
         """The group takes partitions; nothing is to be read before `give_back` says that they were given back."""
-        self.releasing = list(places)
+        self.releasing = self._begun(places)
         self.deadline = self._owner.release(self.releasing)
 
     def give_back(self) -> bool:
@@ -142,7 +142,7 @@ class FakeConsumer:
 
     def lose(self, places: Iterable[Place]) -> None:
         """The group has given partitions to others."""
-        places = list(places)
+        places = self._begun(places)
         self._owner.lost(places)
         self._forget(places)
 
@@ -209,14 +209,20 @@ class FakeConsumer:
         self._paused.difference_update(places)
 
     def seek(self, place: Place, offset: int) -> None:
-        """Go on at another offset."""
+        """Continue at another offset."""
         self._next[place] = offset
 
     def close(self) -> None:
-        """Give everything back and leave the group."""
+        """Give all partitions back and leave the group."""
         if self._next:
             self.revoke(list(self._next))
         self.is_closed = True
+
+    def _begun(self, places: Iterable[Place]) -> list[Place]:
+        """Those that its owner has heard of; the others do not come any more."""
+        places = list(places)
+        self._coming = [place for place in self._coming if place not in places]
+        return [place for place in places if place in self._next]
 
     def _begin(self) -> None:
         self.epoch += 1
@@ -247,7 +253,8 @@ class FakeConsumer:
 
     def _given(self, place: Place, most: int) -> list[Record[Any]]:
         owned, found = self._owner.partitions.get(place), []
-        for entry in self._logs[place].read(self._next[place], most):
+        entries = self._logs[place].read(self._next[place], most)
+        for entry in entries:
             self._next[place] = entry.offset + 1
             if owned is not None and owned.inherited is not None and owned.inherited.has(entry.offset):
                 owned.reached = entry.offset + 1
@@ -256,6 +263,6 @@ class FakeConsumer:
             record = entry.as_record(*place)
             record.epoch = self.epoch
             found.append(record)
-        if not found and owned is not None:
+        if not found and owned is not None and len(entries) < most:
             self._next[place] = owned.reached = max(self._next[place], self._logs[place].end)
         return found

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import random
 
     from laneway._declare.app import App
-    from laneway._runtime.read_plan import ReadPlan
+    from laneway._runtime.topics import ReadPlan
     from laneway._runtime.worker_loop import WorkerLoop
     from laneway.observe import Event, Listener
     from laneway.testing._clock import FakeClock

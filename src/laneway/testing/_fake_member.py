@@ -10,11 +10,10 @@ from laneway._declare.handler import check_together
 from laneway._declare.state import State
 from laneway._declare.units import as_duration
 from laneway._runtime.controls import PauseControl
-from laneway._runtime.health.loop_health import LoopHealth
 from laneway._runtime.health.monitor import HealthMonitor
+from laneway._runtime.health.snapshot import LoopHealth
 from laneway._runtime.lifecycle import Lifecycle
-from laneway._runtime.read_plan import ReadPlan
-from laneway._runtime.topics import feeds_of
+from laneway._runtime.topics import ReadPlan, feeds_of
 from laneway._runtime.worker_loop import Request
 from laneway.observe import Tally
 from laneway.testing._fake_loop import FakeEvents, fake_loop
@@ -86,10 +85,16 @@ class FakeMember:
         self._seen: tuple[int, int]
         self._finished: int
         self._dirty_since: float | None
-        self.is_dead = False
-        """Whether it was killed by itself, and so is not started again by `drain`."""
-        self.has_left = False
+        self._is_dead = False
+        """Whether it was killed by itself or has left, and so is not started again by `drain`."""
+        self._is_leaving: bool
+        self.has_left: bool
         """Whether it has left its group by itself; its cleanup hooks are still to be run."""
+        self._topics = [
+            (route.topic.name, (route.error_topic_of(app.name), *route.retry_topics_of(app.name)))
+            for route in app.routes
+        ]
+        """Each source, and what is written beside it."""
         self._prepare_topics()
         self._forget()
 
@@ -128,12 +133,12 @@ class FakeMember:
         `restart` starts it again.
         """
         self.kill()
-        self.is_dead = True
+        self._is_dead = True
         self._kafka.wake()
 
     def restart(self) -> None:
-        """Start it again after a crash; it joins its group at the next `drain` or `advance`."""
-        self.is_dead = self.has_left = False
+        """Start it again after a crash or when it has left; it joins its group at the next `drain` or `advance`."""
+        self._is_dead = False
 
     def expel(self) -> None:
         """Let the group give its partitions to others while it is at work on them, as after a long suspension.
@@ -153,7 +158,7 @@ class FakeMember:
             self._loop.request(Request.STOP)
             for worker in self._workers:
                 worker.finish()
-            self.is_dead = True
+            self._is_dead = self._is_leaving = True
             self.wake()
 
     # --- what FakeKafka asks of it -------------------------------------------------------------------------------
@@ -167,9 +172,9 @@ class FakeMember:
     def is_done(self) -> bool:
         """Whether every record there is of its partitions has reached its end."""
         if self._loop is None:
-            return self.is_dead
-        if self.is_dead:
-            return False
+            return True
+        if self._is_leaving:
+            return self.has_left
         parts = self._loop.partitions
         ends = {place: self._end_of(place) for place in parts}
         return (
@@ -199,7 +204,7 @@ class FakeMember:
 
     def start(self) -> None:
         """Run the setup hooks and join the group, unless that is done or it was killed."""
-        if self._loop is not None or self.is_dead:
+        if self._loop is not None or self._is_dead:
             return
         self._call_all(self.app.setups)
         self._prepare_topics()
@@ -267,6 +272,7 @@ class FakeMember:
     def _forget(self) -> None:
         """What a new process knows."""
         self._loop, self._task, self._workers = None, None, []
+        self._is_leaving = self.has_left = False
         self._life = Lifecycle(self._events if self._limits is None else None)
         self._health = HealthMonitor(self._life, self._kafka.clock)
         self._pause = PauseControl(self._life)
@@ -275,23 +281,17 @@ class FakeMember:
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def _prepare_topics(self) -> None:
-        for route in self.app.routes:
-            count = len(self._kafka.ensure(route.topic.name).logs)
-            for name in (route.error_topic_of(self.app.name), *route.retry_topics_of(self.app.name)):
+        for source, names in self._topics:
+            count = len(self._kafka.ensure(source).logs)
+            for name in names:
                 if len(self._kafka.ensure(name, count).logs) < count:
                     self._kafka.grow(name, count)
 
     def _open(self) -> None:
-        plan = ReadPlan.of(
-            {
-                topic: feeds_of(self.app.name, [route for route in self.app.routes if route.topic.name == topic])
-                for topic in dict.fromkeys(route.topic.name for route in self.app.routes)
-            },
-            skip_lost=self._skip_lost,
-            limits=self._limits,
-            budget=BUDGET,
-            patience=_PATIENCE,
-        )
+        name, routes = self.app.name, self.app.routes
+        sources = dict.fromkeys(route.topic.name for route in routes)
+        feeds = {topic: feeds_of(name, [each for each in routes if each.topic.name == topic]) for topic in sources}
+        plan = ReadPlan.of(feeds, skip_lost=self._skip_lost, limits=self._limits, budget=BUDGET, patience=_PATIENCE)
         self._loop, self._consumer, self._monitor, self._workers = fake_loop(
             self.app, plan, self._kafka, self._virtual, rng=self._rng, listener=self._events, progress=self._changed
         )
@@ -322,7 +322,7 @@ class FakeMember:
     def _round(self, loop: WorkerLoop) -> float | None:
         """Take part in the group, read what there is; gives how long to wait if nothing happens meanwhile."""
         consumer, clock, epoch = self._consumer, self._kafka.clock, self._consumer.epoch
-        if self.is_dead and all(worker.is_over for worker in self._workers):
+        if self._is_leaving and all(worker.is_over for worker in self._workers):
             loop.close()
             self._kafka.group(self.app.name).forget(consumer)
             self._kafka.wake()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from laneway._declare.record import Message, Topic, as_key
 from laneway.errors import AdminError, ProduceError
 from laneway.testing._clock import FakeClock
+from laneway.testing._dedup import FakeStores
 from laneway.testing._log import FakeTopic, Log
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ class FakeTopics:
 
     def __init__(self, partitions: int, clock: FakeClock | None) -> None:
         self.clock = clock or FakeClock()
+        self.stores = FakeStores(self.clock)
         self._partitions = partitions
         self._topics: dict[str, FakeTopic] = {}
         self.offsets: dict[str, dict[Place, OffsetAndMetadata]] = {}
         """Group to what it has committed."""
         self._faults: dict[str, Exception] = {}
+        self._produced: dict[str, set[tuple[int, int]]] = {}
+        """Topic to partition and offset of each record that an app or a producer has written."""
 
     def create(self, topic: str | Topic[Any], partitions: int | None = None) -> None:
         """Create a topic.
@@ -126,7 +130,7 @@ class FakeTopics:
         return {partition: at for (name, partition), (at, _) in found.items() if name == _name(topic)}
 
     def fail_writes(self, topic: str | Topic[Any], error: Exception | None = None) -> None:
-        """From now on what apps write to a topic fails, with a `ProduceError` unless another error is given."""
+        """From now on what apps and producers write to a topic fails, with *error* or a `ProduceError`."""
         name = _name(topic)
         self._faults[name] = error or ProduceError(f"{name}: writes fail because the test said so")
 
@@ -136,10 +140,25 @@ class FakeTopics:
 
     def write(self, topic: str, key: bytes | None, value: bytes | None, **rest: Any) -> Exception | None:
         """Write for an app; says why it could not."""
-        if topic in self._faults:
-            return self._faults[topic]
-        self._append(topic, key, value, rest["headers"], rest["partition"], rest["timestamp"])
-        return None
+        fault = self.fault(topic)
+        if fault is None:
+            self.append_produced(topic, key, value, rest["headers"], rest["partition"], rest["timestamp"])
+        return fault
+
+    def fault(self, topic: str) -> Exception | None:
+        """Why writes to a topic fail now; None when they do not."""
+        return self._faults.get(topic)
+
+    def append_produced(self, topic: str, *fields: Any) -> Record[Any]:
+        """Write for an app or a producer: key, value, headers, partition and timestamp."""
+        record = self._append(topic, *fields)
+        self._produced.setdefault(topic, set()).add((record.partition, record.offset))
+        return record
+
+    def produced(self, topic: str | Topic[V]) -> list[Record[V]]:
+        """As `records`, without what the test itself has put there: what apps and producers have written."""
+        mine = self._produced.get(_name(topic), set())
+        return [record for record in self.records(topic) if (record.partition, record.offset) in mine]
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
         """Commit a group's offset, as a tool that resets it: everything behind it runs again."""

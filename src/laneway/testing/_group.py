@@ -26,18 +26,18 @@ class FakeGroup:
         self._members: list[FakeConsumer] = []
         self._wanted: dict[Place, FakeConsumer] = {}
         """Who is to have each partition."""
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, int] | None = None
 
     def join(self, member: FakeConsumer) -> None:
         """A member is new, or comes back after it was expelled."""
         self._members.append(member)
-        self._counts = {}
+        self._counts = None
 
     def forget(self, member: FakeConsumer) -> None:
         """A member has left, was killed or is expelled: its partitions go to others at once."""
         if member in self._members:
             self._members.remove(member)
-            self._counts = {}
+            self._counts = None
 
     def expel(self, member: FakeConsumer) -> None:
         """Give the partitions of a member to others while it is at work on them; it hears of it when it reads again."""
@@ -51,7 +51,7 @@ class FakeGroup:
         members = self._members
         for place, owner in list(self._wanted.items()):
             self._wanted[place] = members[(members.index(owner) + 1) % len(members)]
-        if len(members) == 1:
+        if len(members) == 1 and not members[0].releasing:
             members[0].release(members[0].owned)
 
     def is_settled(self, member: FakeConsumer) -> bool:

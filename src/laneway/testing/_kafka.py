@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laneway._declare.error_consumer import ErrorRuns
 from laneway._declare.units import as_duration
@@ -15,12 +15,16 @@ from laneway.testing._fake_member import FakeMember
 from laneway.testing._fake_topics import FakeTopics
 from laneway.testing._group import FakeGroup
 from laneway.testing._loop import VirtualLoop
+from laneway.testing._producer import FakeProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from laneway._declare.app import App
+    from laneway._declare.interceptors import Interceptor
+    from laneway._declare.record import Topic
     from laneway._declare.units import Duration
+    from laneway.settings import Settings
     from laneway.testing._clock import FakeClock
 
 __all__ = ["FakeKafka"]
@@ -54,6 +58,17 @@ class FakeKafka(FakeTopics):
         """What runs over error topics did, manual ones and those on a schedule."""
         self._loop: VirtualLoop | None = None
         self._tally = Tally()
+
+    def producer(
+        self,
+        settings: Settings | None = None,
+        *,
+        topics: Iterable[Topic[Any]] = (),
+        interceptors: Iterable[Interceptor] = (),
+        transactional_id: str = "",
+    ) -> FakeProducer:
+        """A `Producer` whose messages are written here; the arguments are those of `Producer`."""
+        return FakeProducer(self, settings, topics=topics, interceptors=interceptors, transactional_id=transactional_id)
 
     def members(self, app: str | App) -> list[FakeMember]:
         """The members of an app's group that run on this Kafka, in the order in which they joined."""

@@ -31,7 +31,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._horizon = clock.monotonic()
         self._is_busy: Callable[[], bool] = _never
         self._in_threads = 0
-        super().__init__(_NoWait(self._idle))
+        super().__init__(_NoWait(self))
+
+    @property
+    def loop(self) -> VirtualLoop:
+        """Itself: it hosts the async handlers."""
+        return self
 
     def time(self) -> float:
         """The fake clock's time."""
@@ -99,7 +104,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _thread_ended(self, _future: asyncio.Future[Any]) -> None:
         self._in_threads -= 1
 
-    def _idle(self, timeout: float | None) -> bool:
+    def idle(self, timeout: float | None) -> bool:
         """Nothing is ready for *timeout* seconds: jump there, stop, or (True) really wait for a thread."""
         if self._in_threads:
             return True
@@ -113,17 +118,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _NoWait(selectors.DefaultSelector):
-    """Looks and never waits; what to do instead of waiting is *idle*'s to say."""
+    """Looks and never waits; the loop says what to do instead."""
 
-    def __init__(self, idle: Callable[[float | None], bool]) -> None:
+    def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
-        self._when_idle = idle
+        self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         found = super().select(0)
         if found or timeout == 0:
             return found
-        return super().select(None) if self._when_idle(timeout) else []
+        return super().select(None) if self._loop.idle(timeout) else []
 
 
 async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:

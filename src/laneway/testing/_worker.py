@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
 from laneway._core.call import Call
-from laneway._core.commands import SetLanes
+from laneway._core.state import SetLanes
 from laneway._core.step_function import on_all_steps
 from laneway._runtime.handler_state import HandlerState
 from laneway._runtime.handler_worker import HandlerWorker
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from laneway._core.commands import Command
     from laneway._core.scheduler import KeyQueue
+    from laneway._core.state import Command
     from laneway._core.turn import TurnReport
     from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Record
-    from laneway.observe import Notes
+    from laneway.observe import Notes, Tally
     from laneway.testing._clients import FakeSender
     from laneway.testing._clock import FakeClock
     from laneway.testing._loop import VirtualLoop
@@ -67,12 +67,13 @@ class VirtualWorker(HandlerWorker):
         progress: asyncio.Event,
     ) -> None:
         state = HandlerState(spec, app)
+        self._client = state.dedup = sender.stores.client(spec)
         state.called = on_all_steps(spec, app, has_threads=False)
         lanes = max(1, spec.lanes)
         super().__init__(
-            spec, app, lanes=lanes, sender=sender, loop=lambda: loop, listener=listener, state=state, clock=loop.clock
+            spec, app, lanes=lanes, sender=sender, host=loop, listener=listener, state=state, clock=loop.clock
         )
-        self._virtual = loop
+        self._virtual, self.clock = loop, loop.clock
         self._sender = sender
         self._rng = rng
         self._progress = progress
@@ -111,9 +112,18 @@ class VirtualWorker(HandlerWorker):
             self._runner.look()
         self.intake.is_dry = is_dry
 
+    def close(self) -> Tally:
+        """As of other workers; its client is not a living one any more."""
+        tally = super().close()
+        if self._client is not None:
+            self._client.die()
+        return tally
+
     def abandon(self) -> None:
         """End now, as a process that is killed."""
         self._sender.is_dead = True
+        if self._client is not None:
+            self._client.die()
         super().abandon()
 
     @property
@@ -131,18 +141,26 @@ class VirtualWorker(HandlerWorker):
         self._progress.set()
 
     async def _run_tables(self) -> None:
-        runner = TableRunner(self.processor, self._virtual.clock, self._sleep)
+        runner = TableRunner(self.processor, _TableClock(self))
         await self.intake.bridge.drive(lambda: runner.run(self.intake))
 
-    def _sleep(self, seconds: float) -> None:
-        processor = self.processor
-        self.progressed()
+
+class _TableClock:
+    """The clock of a columnar handler: waiting lets the virtual loop go on."""
+
+    def __init__(self, worker: VirtualWorker) -> None:
+        self.monotonic, self.wall = worker.clock.monotonic, worker.clock.wall
+        self._worker = worker
+
+    def sleep(self, seconds: float) -> None:
+        processor = self._worker.processor
+        self._worker.progressed()
         if seconds <= _POLL:
             if processor.is_done:
                 return
-            # Nothing is to be seen before the next try to write; looking every 2 ms would make an hour long.
-            seconds = max(seconds, (processor.next_wake or 0.0) - self._virtual.clock.monotonic())
-        self.intake.bridge.sleep(seconds)
+            # Nothing changes before the next try to write; looking every 2 ms would make an hour long.
+            seconds = max(seconds, (processor.next_wake or 0.0) - self.monotonic())
+        self._worker.intake.bridge.sleep(seconds)
 
 
 class VirtualIntake(Intake):
@@ -183,7 +201,8 @@ class VirtualRunner(EventLoopRunner):
 
     def __init__(self, worker: VirtualWorker, route: HandlerSpec, clock: FakeClock, rng: random.Random | None) -> None:
         # A sync handler takes real time if any, so its time limit is measured with the real clock.
-        call = Call(route, clock if route.is_async else SystemClock(), slice_=math.inf)
+        limits = clock if route.is_async else SystemClock()
+        call = Call(route, limits, slice_=math.inf, dedup=worker.processor.dedup)
         super().__init__(worker.processor, call, clock)
         self._worker = worker
         self._route_is_async = route.is_async

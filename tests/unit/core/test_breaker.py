@@ -22,7 +22,7 @@ DOWN = ConnectionError("refused")
 class Bench:
     """A processor with a handler whose dependency is up or down."""
 
-    def __init__(self, breaker=None, *, handler=None, lanes=1, state=None, clock=None, **fields):
+    def __init__(self, breaker=None, *, handler=None, lanes=1, per_partition=None, state=None, clock=None, **fields):
         self.clock, self.sender, self.notices = clock or FakeClock(), FakeSender(), Noted()
         self.error, self.calls = None, []
         breaker = breaker or Breaker(failures=3, pause="5s", pause_max="15s")
@@ -34,6 +34,7 @@ class Bench:
             lanes=lanes,
             sender=self.sender,
             clock=self.clock,
+            per_partition=per_partition,
             listener=self.notices,
             breaker=state,
         )
@@ -408,8 +409,7 @@ def test_a_batch_that_waits_to_be_full_does_not_wake_anybody_while_it_is_open():
 
 def test_a_probe_that_finds_no_lane_is_not_waited_for():
     """A time that has passed would make the runner spin; whatever frees a lane wakes it."""
-    bench = Bench(lanes=2, strict=True)
-    bench.processor.lanes.per_partition = 1
+    bench = Bench(lanes=2, strict=True, per_partition=1)
     bench.processor.admit([make_record(0, b"a", partition=0), make_record(1, b"b", partition=0)])
     bench.processor.admit([make_record(n, b"%d" % n, partition=1) for n in range(3)])
     slow = bench.processor.take()

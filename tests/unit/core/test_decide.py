@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from laneway import Ack, Reject, Retry, RetryAfter
-from laneway._core.decide import Fate, decide, follow, resolve
+from laneway._core.decide import ERROR_TOPIC, AwaitAck, Copy, Fate, RetryAt, decide, follow, resolve
 from laneway._core.messages import ErrorCopy, PendingMessage, Reply, ReplyMessage, RetryCopy
-from laneway._core.outcome import ERROR_TOPIC, AwaitAck, Copy, RetryAt
 from laneway._core.turn import TurnReport
 from laneway.errors import (
     CodecError,

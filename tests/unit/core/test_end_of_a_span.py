@@ -6,9 +6,9 @@ import pytest
 
 from laneway import Retry
 from laneway._core.call import Call
-from laneway._core.commands import Drain, Inherit
 from laneway._core.finished_map import FinishedMap
 from laneway._core.processor import Processor
+from laneway._core.state import Drain, Inherit
 from laneway.errors import UnreachableStateError
 from support.core import FakeClock, FakeSender, make_record, make_route
 

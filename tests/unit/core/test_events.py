@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from laneway import Reject
+from laneway._core.decide import ERROR_TOPIC
 from laneway._core.events import EventEmitter
 from laneway._core.headers import Failure
-from laneway._core.outcome import ERROR_TOPIC
 from laneway._core.processor import Processor
 from laneway.errors import ProduceError
 from laneway.events import (

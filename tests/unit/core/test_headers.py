@@ -5,8 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from laneway._core.headers import ERROR_HEADERS, Failure, errors_of, parked_headers
-from laneway._core.trace import as_lines, one_line
+from laneway._core.headers import ERROR_HEADERS, Failure, as_lines, errors_of, one_line, parked_headers
 from laneway.errors import text_of
 from support.core import make_record
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from laneway._core.commit_markers import UNDER_WAY, moved_on, since_of, under_way
-from laneway._core.finished_map import CLEAN, began_with, decode_finished, encode_finished
+from laneway._core.finished_map import (
+    CLEAN,
+    UNDER_WAY,
+    began_with,
+    decode_finished,
+    encode_finished,
+    moved_on,
+    since_of,
+    under_way,
+)
 
 MAP = encode_finished(7, 20, [7, 9])
 

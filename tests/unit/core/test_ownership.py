@@ -6,9 +6,9 @@ import pytest
 
 from laneway import Ack, Message, Retry, Topic
 from laneway._core.call import Call
-from laneway._core.commands import Close, Drain, Open, Release
 from laneway._core.deferred_keys import DeferredKeys
 from laneway._core.processor import Processor
+from laneway._core.state import Close, Drain, Open, Release
 from laneway._runtime.lease import Lease
 from laneway.errors import ProduceError
 from support.core import FakeClock, FakeSender, make_record, make_route

@@ -11,7 +11,7 @@ import pytest
 from laneway import Buffer, Json, Message, Reject, Retry, RetryAfter, Skip, Topic
 from laneway._clock import SystemClock
 from laneway._core.call import Call
-from laneway._core.outcome import ERROR_TOPIC
+from laneway._core.decide import ERROR_TOPIC
 from laneway._core.processor import Processor
 from laneway.errors import MessageTooLargeError, ProduceError, UnreachableStateError
 from laneway.observe import Tally

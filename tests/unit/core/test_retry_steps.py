@@ -8,8 +8,8 @@ import pytest
 
 from laneway import Buffer, Message, Reject, Retry, Skip, Topic
 from laneway._core.call import Call
+from laneway._core.decide import ERROR_TOPIC
 from laneway._core.deferred_keys import DeferredKeys
-from laneway._core.outcome import ERROR_TOPIC
 from laneway._core.processor import Processor
 from laneway._declare.record import Record
 from laneway.errors import MessageTooLargeError, ProduceError

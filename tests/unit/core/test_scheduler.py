@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from laneway._core.scheduler import Lanes, Scheduler
+from laneway._core.scheduler import Lanes, Scheduler, StrictScheduler
 from support.core import make_record
 
 
@@ -130,7 +130,7 @@ def test_keeping_all_items_changes_nothing():
 
 def test_a_strict_partition_keeps_to_its_lanes():
     """A partition with all of its lanes in use waits while another one goes on."""
-    scheduler = Scheduler(Lanes(4, per_partition=1))
+    scheduler = StrictScheduler(Lanes(4, per_partition=1))
     push(scheduler, b"a", b"b", partition=0)
     push(scheduler, b"c", partition=1)
     first, second = scheduler.take(1), scheduler.take(1)
@@ -145,7 +145,7 @@ def test_a_strict_partition_keeps_to_its_lanes():
 
 def test_a_strict_turn_looks_past_other_partitions():
     """A turn gathers the keys of one partition from between those of others, which keep their places."""
-    scheduler = Scheduler(Lanes(4, per_partition=1))
+    scheduler = StrictScheduler(Lanes(4, per_partition=1))
     for partition, key in ((0, b"a"), (1, b"b"), (0, b"c"), (1, b"d")):
         push(scheduler, key, partition=partition)
 
@@ -155,7 +155,7 @@ def test_a_strict_turn_looks_past_other_partitions():
 
 def test_a_strict_lane_does_not_idle_while_a_key_was_held_back():
     """Once, keys given back one for each lane went into a single turn, and the next lane found nothing."""
-    scheduler = Scheduler(Lanes(4, per_partition=2))
+    scheduler = StrictScheduler(Lanes(4, per_partition=2))
     push(scheduler, b"a", b"b", b"c", b"d", b"e", b"f")
     turns = [scheduler.take(1), scheduler.take(1)]
     assert scheduler.take(1) is None  # c to f are held back
@@ -188,7 +188,7 @@ def test_there_is_always_a_lane():
 
 def test_what_waits_for_its_partition_goes_on_when_the_one_before_it_is_dropped():
     """With strict lanes: the key that was next in line is gone, and the one behind it is as ready."""
-    scheduler = Scheduler(Lanes(3, 1))
+    scheduler = StrictScheduler(Lanes(3, 1))
     items = push(scheduler, b"a", b"b", b"c")
     turn = scheduler.take(1)
     assert scheduler.take(1) is None

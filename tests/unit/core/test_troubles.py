@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laneway._core.troubles import Troubles
+from laneway._core.outbox import Troubles
 
 
 def test_what_cannot_be_written_counts_until_something_landed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laneway._core.turn_size import TurnSize
+from laneway._core.turn import TurnSize
 
 
 def test_a_slow_call_is_believed_at_once_and_fast_ones_slowly():

@@ -17,7 +17,7 @@ from msgspec.structs import replace as replace_struct
 
 from laneway._core.breaker import BreakerState
 from laneway._core.locate import HandlerStatus, Location
-from laneway._core.troubles import Trouble
+from laneway._core.outbox import Trouble
 from laneway._declare.health import Level
 from laneway._engines.spark import control
 from laneway._engines.spark.control_link import ControlLine, ControlLink, send_log_lines

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laneway._core.due import DueEnds
 from laneway._runtime import due_offsets as _feeds
-from laneway._runtime.due_offsets import DueOffsets
+from laneway._runtime.due_offsets import DueEnds, DueOffsets
 from laneway._runtime.topics import Feed
 
 DELAY = 60.0

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from laneway import App, Retry, Topic
-from laneway._core.commands import Drain
+from laneway._core.state import Drain
 from laneway._declare.handler import HandlerSpec
 from laneway._engines.spark.control import Orders
 from laneway._engines.spark.plan import Part, Position, TaskSpec
@@ -84,7 +84,7 @@ class Scene:
                 self.app,
                 lanes=lanes[spec.name],
                 sender=FakeSender(),
-                loop=lambda: self.host.loop,
+                host=self.host,
                 listener=Noted(),
             )
             for spec in self.specs

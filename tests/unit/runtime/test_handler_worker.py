@@ -19,7 +19,7 @@ def test_lanes_are_those_of_the_partitions_that_are_ours(processes, lanes):
     """More and fewer while it runs; a number of processes stays what it is."""
     route = make_route(lanes=2, processes=processes)
     station = HandlerWorker(
-        route, "shop", lanes=processes or 2, sender=FakeSender(), loop=lambda: None,
+        route, "shop", lanes=processes or 2, sender=FakeSender(), host=None,
         listener=Heard(),
     )  # fmt: skip
     found = []

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from laneway._core.commit_markers import since_of
-from laneway._core.finished_map import CLEAN, NEW, FinishedMap, decode_finished, encode_finished
+from laneway._core.finished_map import CLEAN, NEW, FinishedMap, decode_finished, encode_finished, since_of
 from laneway._core.ledger import Ledger
 from laneway._kafka import GroupConsumer
 from laneway._runtime.partition import Partition, Partitions, Pause, marker_at
@@ -53,6 +52,20 @@ class Books:
 
     def due(self, *, is_last=False):
         return self.it.next_commit(is_last=is_last)
+
+
+def test_an_owner_that_has_not_come_past_a_killed_one_does_not_say_that_all_is_clean():
+    """Once, it did, and the next owner wrote the copies a second time that the killed one had left further on."""
+    books = Books(start=3, known=(3, "L1u~1000"), word="L1u~1000")
+    books.it.doubtful = 8
+    assert books.due(is_last=True) is None
+    books.read([3, 4])
+    [reader] = books.readers
+    reader.finishes([3, 4])
+    assert books.due(is_last=True) == (5, "L1u~1000")
+    books.read([5, 6, 7])
+    reader.finishes([5, 6, 7])
+    assert books.due(is_last=True) == (8, CLEAN)
 
 
 def test_what_is_read_and_unfinished_is_not_committed():

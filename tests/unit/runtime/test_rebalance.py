@@ -11,18 +11,17 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from laneway._core.call import Call
-from laneway._core.commit_markers import since_of
-from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, with_topic_id
+from laneway._core.finished_map import CLEAN, FinishedMap, decode_finished, since_of, with_topic_id
 from laneway._kafka import BrokerUnavailableError, GroupConsumer
 from laneway._kafka import group_consumer as _group_consumer
 from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions, Pause
-from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
 from laneway._runtime.recovery import Recovery
-from laneway._runtime.recreated_logs import Logs
+from laneway._runtime.recreated import Logs
+from laneway._runtime.topics import ReadPlan
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked
 from support.core import FakeSender, Heard, SleepingClock, make_record, make_route
@@ -78,7 +77,7 @@ class Scene:
         monkeypatch.setattr(_group_consumer, "Consumer", lambda options: self.consumer)
         self.route, self.sender = make_route(function, lanes=4), FakeSender()
         self.station = HandlerWorker(
-            self.route, "billing", lanes=4, sender=self.sender, loop=lambda: None,
+            self.route, "billing", lanes=4, sender=self.sender, host=None,
             listener=Heard(),
         )  # fmt: skip
         self.processor = self.station.processor

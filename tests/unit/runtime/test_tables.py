@@ -66,7 +66,8 @@ def run(function, *tables, sender=None, source=None, **fields):
 
     route = make_route(function, kind="columnar", size=10, **fields)
     processor = Processor([route], "billing", lanes=1, sender=sender or FakeSender(), clock=clock)
-    TableRunner(processor, clock, sleep).run(source or Tables(*tables))
+    clock.sleep = sleep
+    TableRunner(processor, clock).run(source or Tables(*tables))
     return processor.close(), slept
 
 
@@ -227,7 +228,8 @@ def test_a_breaker_that_an_earlier_task_left_open_is_waited_for_before_anything_
         clock=clock,
         breaker=state,
     )
-    TableRunner(processor, clock, sleep).run(source)
+    clock.sleep = sleep
+    TableRunner(processor, clock).run(source)
 
     assert asked == [[]]
     assert (processor.close().handled, state.is_open) == (1, False)
@@ -256,7 +258,8 @@ def test_nothing_is_read_or_called_before_it_may_begin():
     lease, source.fetch_table = Lease(), fetch_table
     began, route = clock.now, make_route(handle, kind="columnar")
     processor = Processor([route], "billing", lanes=1, sender=FakeSender(), clock=clock, lease=lease)
-    TableRunner(processor, clock, clock.advance).run(source)
+    clock.sleep = clock.advance
+    TableRunner(processor, clock).run(source)
 
     assert [round(at - began) for at in asked_at] == [5, 10]
     assert [round(at - began) for at in seen] == [10, 15]

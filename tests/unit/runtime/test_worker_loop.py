@@ -17,10 +17,10 @@ from laneway._runtime.flow import Flow
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions, Pause
-from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.rebalance import Rebalance
-from laneway._runtime.recreated_logs import Logs
+from laneway._runtime.recreated import Logs
 from laneway._runtime.retry_source import RetrySource
+from laneway._runtime.topics import ReadPlan
 from laneway._runtime.worker_loop import Request, WorkerLoop
 from laneway.testing._consumer import FakeConsumer
 from laneway.testing._log import Entry
@@ -167,7 +167,7 @@ def _station(topic, records, retry=None):
     return HandlerWorker(
         make_route(topic=Topic(topic), buffer=Buffer(records=records), retry=retry or Retry()),
         "billing", lanes=4, sender=FakeSender(),
-        loop=lambda: None,
+        host=None,
         listener=Heard(),
     )  # fmt: skip
 
@@ -301,6 +301,18 @@ def test_a_pause_holds_retries_too(scene):
     assert made.retry_station.intake.records == 0
     made.loop.request(Request.RESUME)
     made.run(0.2)
+    assert made.retry_station.intake.records == 14
+
+
+def test_retries_of_partitions_that_come_during_a_pause_are_read_after_it(scene):
+    """Once, they were never read again: what held them back was only taken from the sources."""
+    made = scene(retries=True)
+    made.loop.request(Request.PAUSE)
+    made.run(0.3)
+    assert made.partitions
+    made.loop.request(Request.RESUME)
+    made.is_due(7)
+    made.run(0.3)
     assert made.retry_station.intake.records == 14
 
 

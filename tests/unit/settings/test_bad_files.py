@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, list[tuple[int | None, str, str]]]] = {
     ),
     "unknown and far": (
         "default:\n  zzzzzz: 1\n",
-        [(2, "zzzzzz", "Fix: use one of: cluster, clusters, create_topics, drain, engine")],
+        [(2, "zzzzzz", "Fix: use one of: cluster, clusters, create_topics, dedup, drain")],
     ),
     "unknown in a table": (
         MAIN + "      producer: {compresion: zstd}\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laneway._core.finished_map import FinishedMap
-from laneway._kafka import BrokerUnavailableError
+from laneway._kafka import BrokerUnavailableError, FencedError
 from laneway._runtime.partition import Partition, Partitions, Pause
 from laneway.testing._consumer import FakeConsumer
 from laneway.testing._log import FakeTopic
@@ -67,6 +67,43 @@ def test_partitions_come_inside_a_read(scene):
     began = scene.clock.now
     assert scene.read() == []
     assert (scene.clock.now - began, owner.partitions[PLACE].reached) == (0.5, 5)
+
+
+def test_what_is_released_is_given_back_when_nothing_of_it_is_under_way(scene):
+    """Or when the time for that is over; one that has not come yet only does not come."""
+    owner = scene.assigned()
+    scene.read(1)
+    owner.release = lambda places: owner.heard.append(("release", places)) or scene.clock.now + 60
+    owner.give_back = lambda places, deadline: owner.heard.append(("give back", places))
+    owner.is_drained = lambda places: False
+    scene.consumer.release([PLACE, ("orders", 9)])
+    assert (scene.consumer.releasing, scene.consumer.give_back()) == ([PLACE], False)
+    scene.clock.now += 60
+    assert scene.consumer.give_back()
+    assert owner.heard[-2:] == [("release", [PLACE]), ("give back", [PLACE])]
+    assert (scene.read(), scene.consumer.owned) == ([], set())
+    scene.consumer.assign([PLACE])
+    scene.consumer.release([PLACE])
+    assert (scene.consumer.releasing, scene.consumer.owned) == ([], set())
+
+
+def test_one_that_the_group_has_given_up_commits_nothing(scene):
+    """Its commits are refused, whichever way they go."""
+    scene.consumer.is_member = False
+    with pytest.raises(FencedError):
+        scene.consumer.commit({PLACE: (3, "")})
+    scene.consumer.commit_soon({PLACE: (3, "")})
+    scene.read()
+    assert isinstance(scene.consumer.answers()[0][1], FencedError)
+    assert scene.consumer.committed == {}
+
+
+def test_few_records_at_a_time_leave_none_out_behind_finished_ones(scene):
+    """Once, a read in which every record had been finished before went on at the end of the log."""
+    owner = scene.assigned()
+    scene.read(1)
+    owner.partitions[PLACE].inherited = FinishedMap([(2, 4)])
+    assert [scene.read(2) for _ in range(3)] == [[], [(4, 1)], []]
 
 
 @pytest.mark.parametrize(("way", "word"), [("revoke", "revoked"), ("lose", "lost")])

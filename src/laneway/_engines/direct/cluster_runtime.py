@@ -12,14 +12,12 @@ from laneway._runtime.configure import producers_elsewhere, reading_options
 from laneway._runtime.due_offsets import DueOffsets
 from laneway._runtime.group_loop import LoopClients, group_loop
 from laneway._runtime.handler_worker import HandlerWorker
-from laneway._runtime.health.loop_health import LoopHealth
-from laneway._runtime.health.snapshot import MemberStatus
+from laneway._runtime.health.snapshot import LoopHealth, MemberStatus
 from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions
-from laneway._runtime.read_plan import ReadPlan
 from laneway._runtime.recovery import Recovery
 from laneway._runtime.retry_source import RetrySource
-from laneway._runtime.topics import feeds_of
+from laneway._runtime.topics import ReadPlan, feeds_of
 from laneway._runtime.worker_loop import Request
 from laneway.observe import Tally
 
@@ -50,8 +48,6 @@ _ASK = 1.0  # seconds between requests for the commits of other members
 _PATIENCE = 0.6  # of max_poll_interval: time for brokers to answer after an assignment
 _LEASE = 2 / 3  # of session_timeout: the last heartbeat may be a third of it older than the last poll
 _BUDGET = 0.2  # of max_poll_interval: time to revoke partitions, before the group removes the member
-
-
 _SILENT = 1 / 3  # of max_poll_interval: a member that has not polled for as long is reported
 
 
@@ -92,7 +88,7 @@ class ClusterRuntime:
                 app,
                 lanes=route.processes or max(1, route.lanes),
                 sender=self._sender,
-                loop=lambda: host.loop,
+                host=host,
                 listener=listener,
                 hooks=hooks,
                 lease=lease,

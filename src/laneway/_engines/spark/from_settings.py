@@ -57,7 +57,7 @@ def stream_of(app: str, routes: list[HandlerSpec], settings: Settings, payload: 
         consumer=reading_options(cluster, routes, partitions, readers),
         producer={**cluster.producer_options(), **_linger(cluster)},
         elsewhere={
-            other: {**options, **_linger(settings.cluster(other))}
+            other: {**options, **_linger_of(other, settings)}
             for other, options in producers_elsewhere(routes, settings).items()
         },
         tasks=tasks,
@@ -103,6 +103,13 @@ def slots_of(spark: SparkSession) -> int | None:
 def _cores() -> int:
     """One task per core: more only cost start-up, fewer leave a core idle."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+
+
+def _linger_of(client: str, settings: Settings) -> dict[str, Any]:
+    """As `_linger`, for a client named as in `MessageRoute.client`."""
+    cluster, _, producer = client.partition("/")
+    entry = settings.producers.get(producer)
+    return _linger(settings.cluster(cluster)) if entry is None or entry.linger is None else {}
 
 
 def _linger(cluster: ClusterSettings) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from laneway._core.commit_markers import UNDER_WAY, since_of, under_way
-from laneway._core.finished_map import CLEAN, with_topic_id
+from laneway._core.finished_map import CLEAN, UNDER_WAY, since_of, under_way, with_topic_id
 from laneway._engines.spark.plan import merged
 from laneway._kafka import BrokerUnavailableError
 from laneway._runtime.due_offsets import LOOK, until_answered

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from laneway._core.commit_markers import since_of
+from laneway._core.finished_map import since_of
 from laneway._engines.spark.control_link import ControlLine, send_log_lines
 from laneway._engines.spark.group_commits import GroupCommits
 from laneway._engines.spark.plan import Part, Position, TaskSpec, merged, pack

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from laneway._core.commands import Inherit, Load
 from laneway._core.locate import HandlerStatus, Location, Spot, status_of
+from laneway._core.state import Inherit, Load
 from laneway._engines.spark.plan import Position, TaskReport
 from laneway._engines.spark.span import Span, SpanSource
 from laneway._engines.spark.worker import worker_of
 from laneway._runtime.assignment import FixedAssignment, NothingToRecover, PlannedDue
 from laneway._runtime.flow import Flow
-from laneway._runtime.former_copies import Portion, recover_copies
-from laneway._runtime.health.loop_health import located
+from laneway._runtime.health.snapshot import located
 from laneway._runtime.partition import Partition, Partitions
-from laneway._runtime.read_plan import ReadPlan
+from laneway._runtime.recovery import Portion, recover_copies
 from laneway._runtime.retry_source import RetrySource
+from laneway._runtime.topics import ReadPlan
 from laneway._runtime.worker_loop import WorkerLoop
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["TaskHealth", "run_task"]
 
 _LOOK = 0.02  # seconds between checks of the orders while handlers end
-
-
 _PATIENCE = 0.3  # seconds for the lanes to answer; an event loop that does not is blocked
 _TIMEOUT = 30.0  # seconds for the delivery of a message
 Found = tuple[HandlerStatus, list[tuple[str, int, int, int]], list[tuple[Spot, Location]]]

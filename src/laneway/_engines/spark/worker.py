@@ -102,7 +102,7 @@ class Worker:
                 self.app,
                 lanes=state.spec.processes or lanes.get(name, 1),
                 sender=self.sender,
-                loop=lambda: self.host.loop,
+                host=self.host,
                 listener=line,
                 hooks=(app.setups, app.cleanups),
                 state=state,

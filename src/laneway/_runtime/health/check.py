@@ -7,7 +7,7 @@ import importlib
 import inspect
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from laneway._declare.health import lasting
 from laneway._declare.interceptors import name_of
@@ -17,19 +17,14 @@ from laneway.errors import SettingsError, text_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laneway._runtime.host import LoopOwner
     from laneway.settings import Settings
 
-__all__ = ["HealthCheck", "LoopOwner", "check_function"]
+__all__ = ["HealthCheck", "check_function"]
 
 _EVERY = 1.0  # seconds between calls
 _TIMEOUT = 5.0  # seconds without an answer after which it counts as no
 _LONGEST = 300  # characters of an error's text
-
-
-class LoopOwner(Protocol):
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; created at the first use."""
 
 
 def check_function(settings: Settings) -> Callable[[], Any] | None:

@@ -118,7 +118,7 @@ class HealthMonitor:
                 progress.look(is_paused=self._is_paused)
 
     def why(self, after: float) -> list[Stall]:
-        """The partitions without progress for so many seconds, and the cause; the longest first."""
+        """The partitions without progress for this many seconds, and the cause; the longest first."""
         for progress in self._watched:
             progress.watched.refresh()
         return self._stalls(after)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from laneway._clock import SystemClock
 from laneway._declare.health import Stall, lasting
-from laneway._runtime.health.stalls import cause
+from laneway._runtime.health.findings import cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +72,7 @@ class Progress:
         return {place: seconds for place, seconds in late.items() if seconds > _COMMITS}
 
     def stalls(self, seen: Snapshot, after: float) -> list[Stall]:
-        """Partitions with work but without progress for so many seconds, and the cause."""
+        """Partitions with work but without progress for this many seconds, and the cause."""
         now, ends = self._clock.monotonic(), seen.brokers.ends
         still = {place: mark for place, mark in self._marks.items() if now - mark.since >= after}
         found = self._begun(seen, {place: mark for place, mark in still.items() if mark.kind == "begun"}, now)

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from laneway._clock import SystemClock
+from laneway._core.locate import Location, locate, status_of
 from laneway._declare.health import Level  # noqa: TC001 - part of a public value
 from laneway._runtime.broker_monitor import BrokerView
+from laneway._runtime.partition import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import timedelta
 
-    from laneway._core.locate import HandlerStatus, Location, Spot
+    from laneway._clock import Clock
+    from laneway._core.locate import HandlerStatus, Spot
     from laneway._kafka import Place
+    from laneway._runtime.broker_monitor import BrokerMonitor
+    from laneway._runtime.handler_worker import HandlerWorker
+    from laneway._runtime.partition import Partition
+    from laneway._runtime.worker_loop import WorkerLoop
 
-__all__ = ["Finding", "HealthSource", "Located", "MemberStatus", "PartitionStatus", "Snapshot"]
+__all__ = [
+    "Finding",
+    "HealthSource",
+    "Located",
+    "LoopHealth",
+    "MemberStatus",
+    "PartitionStatus",
+    "Snapshot",
+    "located",
+]
+
+
+T = TypeVar("T")
+_SYSTEM = SystemClock()
+_PATIENCE = 0.3  # seconds that a handler's lanes may take to answer; an event loop that does not is blocked
 
 
 class Finding(NamedTuple):
@@ -101,3 +123,93 @@ class HealthSource(Protocol):
 
     def count_brokers(self) -> None:
         """Count the brokers from now on."""
+
+
+class LoopHealth:
+    """The health source of a loop and its handlers."""
+
+    def __init__(
+        self,
+        loop: WorkerLoop,
+        workers: Sequence[HandlerWorker],
+        monitor: BrokerMonitor,
+        *,
+        sources: Collection[str],
+        where: str = "",
+        timeout: float = 30.0,
+        clock: Clock = _SYSTEM,
+    ) -> None:
+        self._loop = loop
+        self._workers = workers
+        self._monitor = monitor
+        self._sources = sources
+        self._where = where
+        self._timeout = timeout
+        self._clock = clock
+        self._delays = {
+            step.spec.topic.name: step.spec.delay.total_seconds()
+            for worker in workers
+            for step in worker.processor.steps
+            if step.spec.delay
+        }
+
+    def refresh(self) -> None: ...
+
+    def look(self) -> Snapshot:
+        views, owned = self._loop.status().partitions, dict(self._loop.partitions)
+        return Snapshot(
+            self._where,
+            self._monitor.view,
+            {place: _status(owned[place], view.low, view.delivered) for place, view in views.items() if place in owned},
+            [self._status_of(worker) for worker in self._workers],
+            self._delays,
+            owned=[place for place in owned if place[0] in self._sources],
+        )
+
+    def locate(self, spots: Collection[Spot]) -> list[Located]:
+        found, patience = [], _PATIENCE
+        for worker in self._workers:
+            own = [spot for spot in spots if spot[0] in worker.topics and _is_at(worker, spot[:2], spot[2])]
+            if not own:
+                continue
+            locations, is_sure = located(worker, own, patience, self._clock)
+            patience = patience if is_sure else 0.0
+            handler = self._status_of(worker)
+            found += [Located(spot, handler, location) for spot, location in locations.items()]
+        return found
+
+    def count_brokers(self) -> None:
+        self._monitor.counts = True
+
+    def _status_of(self, worker: HandlerWorker) -> HandlerStatus:
+        return status_of(worker.processor, self._clock.monotonic(), self._timeout)
+
+
+def located(
+    worker: HandlerWorker, spots: list[Spot], patience: float, clock: Clock = _SYSTEM
+) -> tuple[dict[Spot, Location], bool]:
+    """The locations of records in a handler, and whether nothing changed during the lookup."""
+    try:
+        found, is_sure = worker.look(
+            lambda: locate(worker.processor, spots, clock.monotonic(), worker.intake.table), patience
+        )
+    except RuntimeError:  # it changed during the lookup
+        return dict.fromkeys(spots, Location(code="unknown")), True
+    if not is_sure and worker.spec.is_async:
+        found = {
+            spot: Location(code="loop", has_key=inner.has_key, key=inner.key, inner=inner)
+            for spot, inner in found.items()
+        }
+    return found, is_sure
+
+
+def _status(partition: Partition, low: int, delivered: int) -> PartitionStatus:
+    paused = partition.paused.copy()
+    waits = next((reason.value for reason in Pause if reason in paused), "")
+    return PartitionStatus(low, delivered, partition.committed, partition.epoch, waits, Pause.METADATA in paused)
+
+
+def _is_at(worker: HandlerWorker, place: Place, offset: int) -> bool:
+    """Whether this handler has not finished the offset; another handler of the topic may not have."""
+    end, unfinished = worker.progress(place, offset)
+    return end <= offset or offset in unfinished

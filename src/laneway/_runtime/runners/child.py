@@ -94,7 +94,7 @@ def main(line: socket.socket, reader: BinaryIO) -> None:
         while (request := _received(reader)) is not None:
             calls.obey(request)
         _clean_up(load)
-    except BaseException as error:  # noqa: BLE001 - a setup that failed, an exit asked for, a bug of ours
+    except BaseException as error:  # noqa: BLE001 - a setup that failed, an exit asked for, a bug in laneway
         _send(line, RunFailed(Raised.of(error, retry)))
 
 
@@ -190,7 +190,7 @@ def _received(reader: BinaryIO) -> Request | None:
 
 
 class _Calls:
-    """Calls a handler as the parent asks. What came of a call is sent before the next one begins."""
+    """Calls a handler as the parent asks. The outcome of a call is sent before the next one begins."""
 
     def __init__(self, route: HandlerSpec, line: socket.socket) -> None:
         self._call = Call(route, SystemClock())
@@ -276,7 +276,7 @@ class _Calls:
         began = time.monotonic()
         progress = Progress(-1, 0)
         records = [self._records[place] for place in places]
-        batch = Batch(records.copy())  # a handler that sorts or empties its list must not do so to ours
+        batch = Batch(records.copy())  # a handler may sort or empty its list
         try:
             answer = self._call.function(batch)
             if self._limit is not None:

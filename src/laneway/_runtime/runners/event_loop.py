@@ -146,6 +146,6 @@ class EventLoopRunner:
     def _ended(self, lane: asyncio.Task[None]) -> None:
         self._lanes.discard(lane)
         if not lane.cancelled() and lane.exception() is not None:
-            # Not a failure of the handler (that is an outcome) but of ours, or an exit asked for: end the run.
+            # Not a failure of the handler (that is an outcome) but a bug in laneway, or an exit request: end the run.
             self._broken = lane.exception()
             self._changed.set()

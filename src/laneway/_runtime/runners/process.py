@@ -35,7 +35,7 @@ _LONGEST = 4_000  # bytes of what the interpreter says of a crash; no more fits 
 
 
 class ChildProcess:
-    """Starts a process, asks it to call a handler, receives what came of that, kills it.
+    """Starts a process, asks it to call a handler, receives the outcome, kills it.
 
     What the child has sent stays readable when it is killed. The thread that makes it uses it, and must outlive it: the
     kernel ends the process with that thread. Any thread may `kill` it.

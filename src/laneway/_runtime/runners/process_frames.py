@@ -122,7 +122,7 @@ class Ready(msgspec.Struct, tag=True, array_like=True):
 
 
 class Progress(msgspec.Struct, tag=True, array_like=True):
-    """From a child: what came of the call that ended, if any, and which one begins."""
+    """From a child: the outcome of the call that ended, if any, and which one begins."""
 
     begins: int
     """Place of the record, -1 when no further call begins."""
@@ -137,7 +137,7 @@ class Progress(msgspec.Struct, tag=True, array_like=True):
 
 
 class Prepared(msgspec.Struct, tag=True, array_like=True):
-    """From a child: which records are called together, and what became of those that are not called."""
+    """From a child: which records are called together, and the outcomes of those that are not called."""
 
     groups: list[list[int]]
     failed: list[tuple[int, int, Raised]]

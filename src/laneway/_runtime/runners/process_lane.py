@@ -206,7 +206,7 @@ class ProcessLane:
         return error, is_to_blame
 
     def _single(self, turn: Turn) -> TurnReport:
-        """What became of the records of a turn, each called alone."""
+        """The outcomes of the records of a turn, each called alone."""
         child, began, report = self._living, time.monotonic(), TurnReport()
         works = [queue.work() for queue in turn]
         places = [(index, record) for index, work in enumerate(works) for record in work]
@@ -231,7 +231,7 @@ class ProcessLane:
         return report
 
     def _note(self, report: TurnReport, index: int, record: Record[Any], ended: Progress) -> None:
-        """Add what came of a call to the report of its turn."""
+        """Add the outcome of a call to the report of its turn."""
         if ended.raised is not None:
             error = _error(ended.raised)
             if not isinstance(error, Skip):

@@ -32,19 +32,19 @@ __all__ = ["ProcessRunner"]
 class ProcessRunner(LaneRunner):
     """Runs a sync handler's turns in up to *processes* child processes.
 
-    Each child has a thread here that gives it turns and waits for its word; that is its lane. The reader's thread owns
+    Each child has a thread here, its lane, that gives it turns and waits for answers. The reader's thread owns
     the source and the sender. The processor is guarded by one lock, which no thread holds while it waits for a child.
 
     A call that takes longer than the handler's time limit is stopped: its process is killed, its record fails with
     `HandlerTimeoutError`, and only when the process is gone may the next record of its key begin. A process that dies
-    by itself fails the record that it was at with `HandlerDiedError`. What came of the records before it in the same
-    turn is known all the same, because a child sends each outcome before it begins the next call.
+    by itself fails the record that it was at with `HandlerDiedError`. The outcomes of the records before it in the same
+    turn are known, because a child sends each outcome before it begins the next call.
 
     Args:
         processor: where turns begin and end; it has as many lanes as there are processes.
         route: whose function to call; it, its codec, interceptors and kind are pickled by reference.
         clock: the time.
-        lock: guards the processor; processors that share a backlog share it too.
+        lock: guards the processor; it is the runner's.
         processes: how many children there may be; each is started when there is work for it.
         hooks: setups, run in each child before its first record, and cleanups, run when it ends cleanly.
         is_kept: let the children live when a run is over, for further ones: see `take_on` and `close`.
@@ -109,7 +109,7 @@ class ProcessRunner(LaneRunner):
                 has_worked = True
         except RunEnded as end:
             self._break(end.__cause__)
-        except BaseException as error:  # noqa: BLE001 - a bug of ours: end the run
+        except BaseException as error:  # noqa: BLE001 - a bug in laneway: end the run
             self._break(error)
         finally:
             lane.close()

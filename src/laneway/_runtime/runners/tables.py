@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from laneway._core.decide import follow
-from laneway._core.outcome import Copy
+from laneway._core.decide import Copy, follow
 from laneway._declare.breaker import is_failure
 from laneway._declare.record import Record
 from laneway.errors import Skip
 from laneway.observe import Histogram, RecordEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
 
-    from laneway._clock import Clock
+    from laneway._clock import WaitingClock
     from laneway._core.processor import Processor
 
 __all__ = ["TableRunner", "TableSource"]
@@ -43,19 +39,12 @@ class TableRunner:
 
     Args:
         processor: counts and parks.
-        clock: the time.
-        sleep: waits so many seconds.
+        clock: the time, also to wait with.
     """
 
-    def __init__(
-        self,
-        processor: Processor,
-        clock: Clock,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, processor: Processor, clock: WaitingClock) -> None:
         self._processor = processor
         self._clock = clock
-        self._sleep = sleep
         self._latency = Histogram(processor.tally.latency)
 
     def run(self, source: TableSource) -> None:
@@ -70,7 +59,7 @@ class TableRunner:
             processor.tick()
             # The next table waits until the copies of this one are safe, so order holds and memory is bounded.
             while not processor.is_done:
-                self._sleep(0.002)
+                self._clock.sleep(0.002)
                 processor.tick()
 
     def _handle(self, table: pa.Table) -> None:
@@ -111,17 +100,17 @@ class TableRunner:
                 events.retried(first, error, pause)
                 tally.retried += 1
                 attempt += 1
-                self._sleep(pause)
+                self._clock.sleep(pause)
 
     def _wait_until_allowed(self) -> None:
         while not self._processor.is_sure:
-            self._sleep(_PAUSE)
+            self._clock.sleep(_PAUSE)
 
     def _wait_for_breaker(self) -> None:
         """While the handler's breaker is open nothing is read or called before a probe is due."""
         breaker = self._processor.breaker
         if breaker is not None and breaker.wait:
-            self._sleep(breaker.wait)
+            self._clock.sleep(breaker.wait)
 
     def _begin(self, table: pa.Table) -> None:
         self._wait_for_breaker()

@@ -40,7 +40,7 @@ class LaneRunner:
     Args:
         processor: gives turns and settles them.
         clock: the time.
-        lock: guards the processor; processors that share a backlog share it too.
+        lock: guards the processor; it is the runner's.
         most: how many lanes may be started; by default as many as the processor has at that moment.
     """
 
@@ -192,7 +192,7 @@ class LaneRunner:
                 self._changed.notify()
 
     def _break(self, error: BaseException | None) -> None:
-        """End the run: a handler asks for an exit, a setup has failed, or there is a bug of ours."""
+        """End the run: a handler asks for an exit, a setup has failed, or there is a bug in laneway."""
         with self._lock:
             self._broken = self._broken or error
             self._changed.notify()

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from laneway._core.locate import BreakerStatus, HandlerStatus, LateTopic
-from laneway._core.troubles import Trouble
+from laneway._core.outbox import Trouble
 from laneway._declare.health import Level
 from laneway._declare.state import State
 from laneway._runtime.broker_monitor import BrokerView

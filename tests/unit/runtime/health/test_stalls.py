@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from laneway import App, Breaker, Retry, RetryAfter, Topic
-from laneway._core.commands import Drain
 from laneway._core.locate import Location
 from laneway._core.outbox import Late
+from laneway._core.state import Drain
 from laneway._runtime.lease import Lease
 from laneway.errors import ProduceError
 from support.stations import ORDERS, Post, row, station_of
