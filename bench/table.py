@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "performance.md"
-PARTS = {README: ("headline",), PAGE: ("figures", "failures", "peers")}
+PRODUCING = ROOT / "docs" / "producing.md"
+PARTS = {README: ("headline",), PAGE: ("figures", "failures", "peers"), PRODUCING: ("producing",)}
 """The markers of each page."""
 WIDTH = 125
 ROWS = (
@@ -65,13 +66,14 @@ def main() -> None:
 def parts(folder: Path) -> dict[str, str]:
     """The parts that have results, by marker."""
     engines = {engine: figures.read(figures.newest(engine, folder)) for engine in NAMES}
-    failures, peers = (figures.read(figures.newest(kind, folder)) for kind in ("failure", "peers"))
+    failures, peers, sent = (figures.read(figures.newest(kind, folder)) for kind in ("failure", "peers", "produce"))
     is_measured = any(facts["results"] for facts in engines.values())
     found = {
         "headline": headline(engines) if is_measured else "",
         "figures": workloads(engines) if is_measured else "",
         "failures": cost_of_failures(failures["results"]),
         "peers": compared(peers, chart(folder)) if peers["results"] else "",
+        "producing": producing(sent) if sent["results"] else "",
     }
     return {marker: part for marker, part in found.items() if part}
 
@@ -221,6 +223,31 @@ def part(results: list[dict[str, Any]], handler: str, policy: str) -> str:
     medians = [f"{entry['part_of_first_median'] * 100:.0f}" for entry in found if "part_of_first_median" in entry]
     median = f" (median {' and '.join(medians)} %)" if medians else ""
     return f"{' to '.join(ends)} %{median}" if ends else ""
+
+
+def producing(facts: dict[str, Any]) -> str:
+    """What sending costs, beside bare loops: the median of the passes, and the processor time of a message."""
+    found = {entry["command"].partition(": ")[2]: entry for entry in facts["results"]}
+    rows = []
+    for name in dict.fromkeys(command.rpartition(", ")[0] for command in found):
+        cells = [found.get(f"{name}, {count} headers") for count in (0, 3)]
+        shown = [
+            f"{cell['messages_per_second']:,} (best {cell['best']:,}), {cell['cpu_us_per_message']:g} µs"
+            if cell
+            else ""
+            for cell in cells
+        ]
+        rows.append(f"| {name} | {' | '.join(shown)} |")
+    first = next(iter(found.values()))
+    text = (
+        f"Median of {len(first['passes'])} passes of {first['messages']:,} messages of 200 bytes to a broker on the"
+        f" same {facts['machine']['cores']} cores, in messages/s, and processor time of the producing process for each"
+        " message."
+        f" `python bench/produce.py`, {first['measured'][:10]}."
+    )
+    return "\n".join(
+        [*textwrap.wrap(text, WIDTH), "", "| way | no headers | 3 headers |", "| --- | --- | --- |", *rows]
+    )
 
 
 def compared(facts: dict[str, Any], picture: str) -> str:

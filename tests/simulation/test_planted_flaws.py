@@ -13,7 +13,7 @@ from laneway._core.ledger import Ledger
 from laneway._core.messages import PendingMessage
 from laneway._core.outbox import Outbox
 from laneway._core.processor import Processor
-from laneway._core.scheduler import KeyQueue, Scheduler
+from laneway._core.scheduler import Scheduler
 from laneway._declare.retry import Park, judge
 from laneway.errors import CodecError, Reject
 from simulation.simulator import simulate
@@ -75,16 +75,15 @@ def test_a_key_in_two_turns_is_found(monkeypatch):
 
 def test_a_line_in_the_wrong_order_is_found(monkeypatch):
     """Handing out the newest record of a key first breaks its order."""
-    monkeypatch.setattr(Scheduler, "_give", _newest_first(Scheduler._give))
+    take = Scheduler.take
+
+    def newest_first(self, most):
+        for queue in list(self._ready)[:1]:
+            queue.items[queue.start :] = reversed(queue.items[queue.start :])
+        return take(self, most)
+
+    monkeypatch.setattr(Scheduler, "take", newest_first)
     finds("before")
-
-
-def _newest_first(give):
-    def reversed_give(self, queue: KeyQueue, most: int) -> int:
-        queue.items[queue.start :] = queue.items[: queue.start - 1 if queue.start else None : -1]
-        return give(self, queue, most)
-
-    return reversed_give
 
 
 def test_lanes_beyond_their_number_are_found(monkeypatch):

@@ -81,7 +81,7 @@ def test_a_partition_that_is_given_back_without_a_commit_is_found(monkeypatch):
     """The next owner runs again what was finished since the last regular commit."""
 
     def give_back(self, places, deadline):
-        self._let_go(places)
+        self._give_up(places)
 
     monkeypatch.setattr(Rebalance, "give_back", give_back)
     finds("more than once")

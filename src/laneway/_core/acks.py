@@ -37,7 +37,6 @@ class Ack:
         self._board: Acks | None = None
         self._said: dict[str, Exception | None] = {}
         self.is_released = False
-        """Whether `release` was called."""
 
     def done(self) -> None:
         """The record's outcome is durable: it is finished."""

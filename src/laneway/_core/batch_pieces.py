@@ -39,7 +39,6 @@ class BatchPieces:
         self._stopped: dict[int, int] = {}
         """Index of a queue to the place of the first of its records that failed."""
         self.now: list[Record[Any]] = []
-        """The piece that is called now."""
         self.calls = 0
         self.back: set[int] = set()
         """Ids of the records that are given back."""

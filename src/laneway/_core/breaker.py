@@ -40,7 +40,6 @@ class BreakerState:
         self.is_open = False
         self.opened_at = 0.0
         self.probe_at = 0.0
-        """When a probe may begin."""
         self.probes = 0
         """Probes that have failed since it opened."""
         self.error = ""
@@ -102,7 +101,6 @@ class CircuitBreaker:
         self._counted = clock.monotonic()
         """Until when open time is in the tally."""
         self._running: set[int] = set()
-        """Ids of the turns that run."""
         self._stale: set[int] = set()
         """Those of them that ran when the breaker opened: what fails of them is kept whenever they end."""
         self._probe: int | None = None
@@ -222,7 +220,7 @@ class CircuitBreaker:
         state, open_for = self._state, timedelta(seconds=now - self._state.opened_at)
         if error is None:
             self._events.emit(BreakerClosed(handler=self._name, open_for=open_for))
-            self._say(f"closed after {in_words(open_for)}; work goes on", now)
+            self._say(f"closed after {in_words(open_for)}; calls begin again", now)
             return
         pause = self._breaker.pause_after(state.probes)
         text = f"{type(error).__name__}: {text_of(error)}"[:_LONGEST]

@@ -34,7 +34,6 @@ class CopyIndex:
         self._believes = believes
         self._found: dict[tuple[int, int], int] = {}
         self.already_copied = 0
-        """How many were left out."""
 
     @classmethod
     def of(cls, route: HandlerSpec) -> CopyIndex:

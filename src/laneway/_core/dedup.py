@@ -25,6 +25,11 @@ class Dedup(Protocol):
     unclaimed: int
     """Records that were called without a claim, because the store was away."""
 
+    @property
+    def away_until(self) -> float:
+        """While the store is away and records wait for it, when it is asked again; else a moment that is over."""
+        ...
+
     def begin(self, records: Sequence[Record[Any]]) -> None:
         """Claim the records of a turn, in one round trip."""
         ...

@@ -43,7 +43,7 @@ class DeferredKeys:
         return sum(map(len, self._steps.values()))
 
     def joined(self, partition: int, key: Hashable, step: int, count: int = 1) -> None:
-        """A copy of a record of *key*, or so many, is on the topic of *step*, or on its way there."""
+        """Count copies of records of *key* that are on the topic of *step*, or on their way there."""
         steps = self._steps.setdefault(partition, {}).setdefault(key, {})
         steps[step] = steps.get(step, 0) + count
 

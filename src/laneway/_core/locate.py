@@ -30,7 +30,6 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the record was found, and so its key is known."""
     key: bytes | None = None
     attempt: int = 1
-    """Which call it has, or waits for."""
     seconds: float = 0.0
     """How long its call has been running."""
     count: int = 0
@@ -72,7 +71,6 @@ class HandlerStatus(msgspec.Struct, frozen=True):
     is_strict: bool = False
     is_ordered_by_partition: bool = False
     busy: int = 0
-    """Lanes in use."""
     lanes: int = 0
     breaker: BreakerStatus | None = None
     late: tuple[LateTopic, ...] = ()

@@ -28,7 +28,6 @@ class PendingMessage:
     answers: deque[tuple[PendingMessage, Exception | None]]
     """Where the sender's answer goes; the outbox sets it."""
     generation: Generation
-    """Says how long it has waited."""
 
     def __init__(self, encoded: EncodedMessage, queue: KeyQueue[Record[Any]] | None = None) -> None:
         self.encoded = encoded
@@ -147,7 +146,6 @@ class ErrorCopy(CopyMessage):
     def __init__(self, *rest: Any) -> None:
         super().__init__(*rest)
         self.reduced: Reduction = ""
-        """What it leaves out."""
 
 
 def _length(part: Any) -> int:

@@ -163,7 +163,6 @@ class Outbox:
         self._in_turn: dict[str, deque[PendingMessage]] = {}
         """Topic to the messages that go there one after the other, because one of them is too large."""
         self._unawaited: deque[CopyMessage] = deque()
-        """Copies that no key waits for, the oldest first."""
         self.pending = 0
         """Messages that are not over."""
         self.size = 0
@@ -176,7 +175,6 @@ class Outbox:
         self.late: tuple[Late, ...] = ()
         """What has waited for more than five seconds, by topic; looked at once a second. Any thread may ask."""
         self.troubles = Troubles()
-        """The topics that cannot be written to. Any thread may ask."""
         self.diagnose: Callable[[str], str] = lambda _topic: ""
         """Says what is wrong with a topic, as far as it is known; it must not wait for an answer."""
         self._quiet_since: float | None = None

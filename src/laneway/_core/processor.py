@@ -149,7 +149,7 @@ class Processor(Deliveries):
         if self._inbox:
             self.obey()  # partitions may have been lost since the last tick
         breaker = self.breaker
-        if not self.is_sure or (breaker is not None and not breaker.lets_begin()):
+        if not self.is_sure or self.is_store_away or (breaker is not None and not breaker.lets_begin()):
             return None
         step = self._only
         turn = self._take_next(lanes) if step is None else self._take_of(step, lanes)

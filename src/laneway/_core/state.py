@@ -147,7 +147,6 @@ class ProcessorState:
         self.steps = [Step(own, self.lanes) for own in specs]
         self.events = EventEmitter(spec, self.tally, listener)
         self.breaker = CircuitBreaker.of(spec, breaker, tally=self.tally, events=self.events, clock=clock)
-        """Holds calls back while it is open; None when the handler has none."""
         self.outbox = Outbox(sender, self.tally, self.events)
         self.acks = Acks()
         self.deferred = (DeferredKeys() if deferred is None else deferred) if spec.parks_behind else None
@@ -238,9 +237,14 @@ class ProcessorState:
     @property
     def can_start(self) -> bool:
         """Whether a further lane could begin now. A turn that ends may make more ready than its own lane takes."""
-        if self.breaker is not None and self.breaker.is_shut:
+        if self.is_store_away or (self.breaker is not None and self.breaker.is_shut):
             return False
         return bool(self.ready) and self.lanes.busy < self.lanes.total and self.is_sure
+
+    @property
+    def is_store_away(self) -> bool:
+        """Whether nothing can be claimed now. To call and postpone each record would keep a core busy."""
+        return self.dedup is not None and self.dedup.away_until > self._clock.monotonic()
 
     @property
     def is_sure(self) -> bool:
@@ -262,6 +266,8 @@ class ProcessorState:
         if not self.is_sure:
             return self._clock.monotonic() + _UNSURE
         wakes = [self.outbox.next_wake, *(step.scheduler.next_wake for step in self.steps)]
+        if self.dedup is not None and self.is_store_away:
+            wakes.append(self.dedup.away_until)
         if self._several and self.call is not None:
             wakes.append(next(iter(self._several.values()))[0] + HANGS)
         times = [time for time in wakes if time is not None]

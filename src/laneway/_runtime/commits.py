@@ -86,15 +86,15 @@ class Committer:
 
     def tend(self, now: float) -> None:
         """Act on answers, and commit when it is time."""
-        heard = self._rebalance.take_answers()
+        answered = self._rebalance.take_answers()
         if self._last is not None:
             return  # another commit would overwrite the marker that nothing is under way
         if not self._rebalance.lease.is_valid:
-            self._ask_for_lease(heard)
+            self._ask_for_lease(answered)
         elif now - self._committed >= _COMMIT or self.count >= _COUNT:
             self._commit(now)
 
-    def _ask_for_lease(self, heard: list[Mapping[Place, OffsetAndMetadata]]) -> None:
+    def _ask_for_lease(self, answered: list[Mapping[Place, OffsetAndMetadata]]) -> None:
         """No poll came for longer than a session lasts: ask the group whether the partitions are still owned.
 
         A commit asks it: the group refuses a member that it has removed. It has the same content as the regular
@@ -104,7 +104,7 @@ class Committer:
         asked, self._question = self._question, None
         if not self._partitions:
             lease.confirm(lease.now())
-        elif asked is not None and any(said is asked[0] for said in heard):
+        elif asked is not None and any(said is asked[0] for said in answered):
             lease.confirm(asked[1])
         elif self._source.is_member:
             self._partitions.failed(self._partitions)  # or nothing would be due that was sent before

@@ -47,21 +47,21 @@ class Flow:
         """A partition is new: it is not read as long as its topic is not."""
         if partition.place[0] in self._full:
             partition.paused.add(Pause.BUFFER)
-        if self.is_holding and partition.place[0] in self._topics:  # `hold` lets no others go on
+        if self.is_holding and partition.place[0] in self._topics:  # `hold` pauses no others
             partition.paused.add(Pause.USER)
         if partition.is_at_limit:
             partition.paused.add(Pause.LIMIT)
 
     def room(self, now: float) -> int:
         """How many records may be read; none while everything that could be read is full."""
-        # What is held gives nothing, whatever room it has by now: the others neither wait for it nor go on without it.
+        # A paused topic counts as having no room, whatever room it has by now.
         free = [topic for topic in self._topics if topic not in self._full]
         rooms = {topic: min([worker.room for worker in self._workers[topic]]) for topic in free}
         full = [topic for topic, room in rooms.items() if room <= 0]
         if len(full) < len(rooms):
             self._since = None
             if full:
-                self._hold(full)  # others may go on
+                self._hold(full)  # others may be read
         elif full:
             self._since = self._since or now
             if now - self._since >= _HOLD:

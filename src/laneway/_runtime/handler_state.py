@@ -46,7 +46,6 @@ class HandlerState:
         self.keeps_processes = keeps_processes
         self.breaker = BreakerState()
         self.pace = 0.0
-        """Seconds a call takes."""
         self.processes: ProcessRunner | None = None
         """Runs its processes, which wait for the next worker."""
         self.dedup: DedupClient | InlineClient | None = None

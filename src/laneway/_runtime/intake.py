@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Intake"]
 
-_FEW = 1_000  # records: what waits of so many is still in the processor's cache when it is handled
+_FEW = 1_000  # records: so few are still in the CPU's cache when they are handled
 
 
 class Intake:

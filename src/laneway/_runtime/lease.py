@@ -6,16 +6,16 @@ import time
 
 __all__ = ["Lease"]
 
-# It goes on while a process is stopped, and where there is a choice also while the machine sleeps.
+# It advances while a process is stopped and, where available, while the machine sleeps.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Lease:
     """Whether this process surely owns its partitions.
 
-    The group gives them to others when it has not heard of a member for its session time-out. A process that was
-    stopped for longer (SIGSTOP, a paused container) does not notice it: when it goes on, its lanes wake up together
-    with the thread that polls. So nothing begins and nothing is sent when the last poll is too old. Another poll does
+    The group reassigns them when a member is silent for its session timeout. A process that was stopped for longer
+    (SIGSTOP, a paused container) does not notice: when it continues, its lanes wake up together with the polling
+    thread. So nothing begins and nothing is sent when the last poll is too old. Another poll does
     not change it, since it may return before the client knows; only an answer of the group does.
 
     One thread renews it, any may ask.

@@ -51,7 +51,6 @@ class PartitionView(NamedTuple):
     end: int
     """Up to where every handler was given records."""
     unfinished: Sequence[int]
-    """The unfinished offsets between."""
     delivered: int
     """The offset after the last record that was given to the handlers."""
     paused: frozenset[Pause]
@@ -116,7 +115,6 @@ class Partition:
         self.doubtful = 0
         """Up to where a former owner may have copied records, if it did not end cleanly."""
         self.acknowledged = known
-        """The commit that the broker has."""
         self.paused: set[Pause] = set()
         """Why it is not read for now; it is read while this is empty."""
         self._sent = known

@@ -76,22 +76,18 @@ class Rebalance:
         self._plan = plan
         self._source = source
         self.commits = commits
-        """How offsets reach the group."""
         self._workers = workers
         self.partitions = partitions
         self._flow = flow
         self._recovery = recovery
         self.logs = logs
-        """Handles logs that are not those that were read."""
         self._admin = admin
         self.lease = lease
-        """Whether this process surely owns the partitions."""
         self._deadline = 0.0
         """Until when questions about new partitions are repeated."""
         self._listener = listener
         self._clock = clock
         self._had: set[str] = set()
-        """Topics that had assigned partitions."""
         self._sizes: dict[str, int] = {}
         """Topic to how many of its partitions begin at their ends; 0 when the group has read it before."""
         self._missing: set[str] = set()

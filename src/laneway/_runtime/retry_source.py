@@ -27,7 +27,7 @@ class RetrySource:
         topics: what it reads.
         partitions: the owned ones.
         options: librdkafka options of the readers.
-        skip_lost: go on when records were deleted before they were read.
+        skip_lost: continue when records were deleted before they were read.
         readers: topic to its reader; given when readers outlive it.
     """
 

@@ -186,7 +186,7 @@ class ReadPlan:
     start: Mapping[str, str] = field(default_factory=dict)
     """Source to where a group begins that has committed nothing: ``earliest`` or ``latest``."""
     skip_lost: bool = False
-    """Whether to go on when records were deleted before they were read."""
+    """Whether to continue when records were deleted before they were read."""
     limits: Mapping[Place, int] | None = None
     """Where reading ends in each partition of a source, whatever is written there meanwhile; None for no end."""
     budget: float = 6.0

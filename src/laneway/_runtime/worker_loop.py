@@ -119,7 +119,6 @@ class WorkerStatus(NamedTuple):
     is_committed: bool
     """Whether everything finished is committed, at the end."""
     polled: float
-    """When it last read, or tried to, by the monotonic clock."""
     gaps: int
     """Offsets that were passed and held no record."""
 
@@ -168,7 +167,6 @@ class WorkerLoop:
         self._tended = self._polled = self._clock.monotonic()
         self._committer = rebalance.committer(self._tended)
         self.is_leaving = False
-        """Whether it is to end."""
 
     def status(self) -> WorkerStatus:
         """The current status. Any thread may ask."""

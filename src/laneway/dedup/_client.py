@@ -74,7 +74,9 @@ class DedupClient:
         self._dropped: list[str] = []
         """Ids that a handler's transaction has marked."""
         self._session: Session | None = None
-        self._failures, self._wait_until, self._trouble = 0, 0.0, ""
+        self._failures, self._trouble = 0, ""
+        self.away_until = 0.0
+        """When the store is tried again after an error, by the steady clock."""
         self._is_closing = self._is_abandoned = False
         self._limit = RateLimit(SystemClock())
         self._valid_until = 0.0
@@ -94,8 +96,8 @@ class DedupClient:
         answer: Future[Answer] = Future()
         with self._changed:
             now = time.monotonic()
-            if now < self._wait_until and self._trouble:
-                answer.set_exception(DedupStoreError(self._trouble, retry_after=self._wait_until - now))
+            if now < self.away_until and self._trouble:
+                answer.set_exception(DedupStoreError(self._trouble, retry_after=self.away_until - now))
                 return answer
             self._claims.append(_Asked(ids, payloads, answer))
             self._wake()
@@ -167,8 +169,8 @@ class DedupClient:
             if self._is_over:
                 return
             pause = self._lease / 4
-            if now < self._wait_until:
-                pause = self._wait_until - now
+            if now < self.away_until:
+                pause = self.away_until - now
                 for asked in self._claims:
                     asked.answer.set_exception(DedupStoreError(self._trouble, retry_after=pause))
                 self._claims = []
@@ -271,7 +273,7 @@ class DedupClient:
             _log.warning("%s: the dedup store does not answer: %s", self._scope, text)
         self._end_session()
         with self._changed:
-            self._trouble, self._wait_until = text, time.monotonic() + pause
+            self._trouble, self.away_until = text, time.monotonic() + pause
             self._marks[:0] = marks
             self._releases[:0] = releases
             if self._is_closing:

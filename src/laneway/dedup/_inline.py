@@ -31,6 +31,7 @@ class InlineClient:
 
     is_inline = True
     is_valid = True
+    away_until = 0.0
 
     def __init__(self, store: Store, scope: str, peers: list[InlineClient]) -> None:
         self._store, self._scope, self._owner = store, scope, owner_name()

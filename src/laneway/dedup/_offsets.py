@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laneway.dedup import _postgres, _sqlite
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OffsetDedup", "OffsetStage"]
 
+_PAUSE = 1.0  # seconds between tries while the database is away
 _TABLE = """
 CREATE TABLE IF NOT EXISTS laneway_offsets (
   scope text NOT NULL, topic text NOT NULL, partition integer NOT NULL, next_offset bigint NOT NULL,
@@ -72,11 +75,10 @@ class OffsetDedup:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        scheme, _, rest = url.partition(":")
-        self._path = rest.removeprefix("//") if scheme == "sqlite" else ""
-        if not self._path and scheme not in ("postgresql", "postgres"):
+        self._path = _path(url)
+        if not self._path and not url.startswith(("postgresql:", "postgres:")):
             raise DeclarationError(f"OffsetDedup({masked(url)!r}): write postgresql://… or sqlite:file.db")
-        self._connections = ThreadConnections(lambda: self.connect(autocommit=False))
+        self._connections = ThreadConnections(partial(_connect, self.url, autocommit=False))
 
     def check(self) -> None:
         """Create the table."""
@@ -112,9 +114,7 @@ class OffsetDedup:
 
     def connect(self, *, autocommit: bool) -> Any:
         """A new connection; the table exists afterwards."""
-        if self._path:
-            return _prepared(_sqlite.connected(self._path))
-        return _prepared(_postgres.connected(self.url, self, autocommit=autocommit))
+        return _connect(self.url, autocommit=autocommit)
 
     def away(self, error: BaseException) -> str | None:
         """What is wrong with the database; None when a statement is wrong."""
@@ -146,7 +146,7 @@ class OffsetDedup:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin without a connection."""
         self.__dict__.update(state)
-        self._connections = ThreadConnections(lambda: self.connect(autocommit=False))
+        self._connections = ThreadConnections(partial(_connect, self.url, autocommit=False))
 
     def __eq__(self, other: object) -> bool:
         """Equal when the address is: a worker has a copy of what the code declares."""
@@ -168,6 +168,7 @@ class OffsetStage:
         self.store, self.scope = store, scope
         self._is_batch = is_batch
         self.wake: Callable[[], None] | None = None
+        self.away_until = 0.0
         self.pending = self.unclaimed = 0
         self._lock = threading.Lock()
         self._connection: Any = None
@@ -201,6 +202,7 @@ class OffsetStage:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+            self.away_until = time.monotonic() + _PAUSE
             is_known = isinstance(error, DedupStoreError)
             self._trouble[log] = error if is_known else DedupStoreError(f"{store!r}: {error}")  # type: ignore[assignment]
             return
@@ -285,7 +287,17 @@ class OffsetStage:
             connection.close()
 
 
-def _prepared(connection: Any) -> Any:
+def _connect(url: str, *, autocommit: bool) -> Any:
+    if url.startswith("sqlite:"):
+        connection: Any = _sqlite.connected(_path(url))
+    else:
+        connection = _postgres.connected(url, f"OffsetDedup({masked(url)!r})", autocommit=autocommit)
     connection.execute(_TABLE)
     connection.commit()
     return connection
+
+
+def _path(url: str) -> str:
+    """The file of an address of SQLite; empty for others."""
+    scheme, _, rest = url.partition(":")
+    return rest.removeprefix("//") if scheme == "sqlite" else ""

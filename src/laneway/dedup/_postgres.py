@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway.dedup._store import Entry, Refusal, Reply, Store, masked
@@ -93,7 +94,7 @@ class PostgresDedup(Store):
     def __init__(self, dsn: str, **options: Any) -> None:
         super().__init__(**options)
         self.dsn = dsn
-        self._connections = ThreadConnections(lambda: connected(self.dsn, self, autocommit=False))
+        self._connections = ThreadConnections(partial(connected, self.dsn, repr(self), autocommit=False))
 
     def session(self, scope: str, owner: str) -> _PostgresSession:
         """Connect, and create the table if it does not exist."""
@@ -131,7 +132,7 @@ class PostgresDedup(Store):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin without a connection."""
         self.__dict__.update(state)
-        self._connections = ThreadConnections(lambda: connected(self.dsn, self, autocommit=False))
+        self._connections = ThreadConnections(partial(connected, self.dsn, repr(self), autocommit=False))
 
     def __eq__(self, other: object) -> bool:
         """Equal when the address is: a worker has a copy of what the code declares."""
@@ -150,8 +151,12 @@ class _PostgresSession:
     def __init__(self, store: PostgresDedup, scope: str, owner: str) -> None:
         self._store, self._owner = store, owner
         self._values = {"scope": scope, "owner": owner, "lease": store.lease, "ttl": store.ttl}
-        self._connection = connected(store.dsn, store, autocommit=True)
-        self._guarded(self._prepare)
+        self._connection = connected(store.dsn, repr(store), autocommit=True)
+        try:
+            self._guarded(self._prepare)
+        except DedupStoreError:
+            self._connection.close()
+            raise
 
     def _prepare(self) -> None:
         execute = self._connection.execute
@@ -231,7 +236,7 @@ class _PostgresSession:
             raise DedupStoreError(f"{self._store!r}: {_text(error)}") from error
 
 
-def connected(dsn: str, store: Any, *, autocommit: bool) -> Any:
+def connected(dsn: str, store: str, *, autocommit: bool) -> Any:
     """A connection that gives up on a server that is frozen.
 
     Raises:
@@ -249,9 +254,9 @@ def connected(dsn: str, store: Any, *, autocommit: bool) -> Any:
         if autocommit:
             connection.execute(f"SET statement_timeout = '{_PATIENCE}s'")
     except psycopg.ProgrammingError as error:
-        raise DeclarationError(f"{store!r}: {_text(error)}") from error
+        raise DeclarationError(f"{store}: {_text(error)}") from error
     except psycopg.Error as error:
-        raise DedupStoreError(f"{store!r}: {_text(error)}") from error
+        raise DedupStoreError(f"{store}: {_text(error)}") from error
     return connection
 
 

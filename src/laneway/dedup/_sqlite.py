@@ -7,6 +7,7 @@ import os
 import sqlite3
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -77,7 +78,7 @@ class SqliteDedup(Store):
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         super().__init__(**options)
         self.path = os.fspath(path)
-        self._connections = ThreadConnections(lambda: connected(self.path))
+        self._connections = ThreadConnections(partial(connected, self.path))
 
     def session(self, scope: str, owner: str) -> _SqliteSession:
         """Open the file, and create it if it does not exist."""
@@ -118,7 +119,7 @@ class SqliteDedup(Store):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin without a connection."""
         self.__dict__.update(state)
-        self._connections = ThreadConnections(lambda: connected(self.path))
+        self._connections = ThreadConnections(partial(connected, self.path))
 
     def __eq__(self, other: object) -> bool:
         """Equal when the address is: a worker has a copy of what the code declares."""

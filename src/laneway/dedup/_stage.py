@@ -78,6 +78,11 @@ class HandlerDedup:
         self._verdicts: dict[Place, Exception] = {}
         self._confirmed: deque[Sequence[Record[Any]]] = deque()
 
+    @property
+    def away_until(self) -> float:
+        """When the store is asked again, while it is away and records wait for it."""
+        return self._client.away_until if self._waits else 0.0
+
     def begin(self, records: Sequence[Record[Any]]) -> None:
         """Claim the ids of a turn in one round trip; `check` gives the answers."""
         current.set(self)

@@ -133,7 +133,7 @@ class Producer:
             CodecError: the value cannot be encoded.
             ProduceError: the producer is closed.
         """
-        passed = self.intercepted(message)
+        passed = next(self.passed((message,)), None) if self._interceptors else message
         if passed is None:
             delivery = Delivery(self, message.topic.name)
             delivery.drop()
@@ -258,9 +258,11 @@ class Producer:
         route, client = self._targets.get(topic.name) or self._target(topic.name)
         return route, client, encoder_for(topic, route)
 
-    def intercepted(self, message: Message[Any]) -> Message[Any] | None:
-        """Internal: what the interceptors make of a message."""
-        return produced(message, self._interceptors) if self._interceptors else message
+    def passed(self, messages: Iterable[Message[Any]]) -> Iterator[Message[Any]]:
+        """Internal: what the interceptors make of messages, without those that they drop."""
+        if not self._interceptors:
+            return iter(messages)
+        return filter(None, (produced(message, self._interceptors) for message in messages))
 
     def _target(self, name: str) -> tuple[MessageRoute, Client]:
         route = message_route(self._settings, name)
@@ -299,7 +301,7 @@ class _Stream:
 
     def __init__(self, producer: Producer, messages: Iterable[Message[Any]]) -> None:
         self._producer = producer
-        self._messages = iter(messages)
+        self._messages = producer.passed(messages)
         self._ahead: Message[Any] | None = None
         """The first message of the next part."""
         self.error: Exception | None = None
@@ -308,8 +310,8 @@ class _Stream:
     def next_client(self) -> Client | None:
         """The client of the next part; None at the end."""
         try:
-            while self.error is None and self._ahead is None:
-                self._ahead = self._producer.intercepted(next(self._messages))
+            if self.error is None and self._ahead is None:
+                self._ahead = next(self._messages)
             return None if self._ahead is None else self._producer.target(self._ahead.topic)[1]
         except StopIteration:
             return None
@@ -320,13 +322,10 @@ class _Stream:
     def part(self, client: Client) -> Iterator[tuple[Any, ...]]:
         """Encode messages until one goes to another client."""
         first, self._ahead = self._ahead, None
-        intercepted, known, name, encode = self._producer.intercepted, None, "", None
+        assert first is not None  # noqa: S101 - for the type checker: `next_client` has found it
+        known, name, encode = None, "", None
         try:
-            for given in itertools.chain((first,), self._messages):
-                # The first one has passed the interceptors already.
-                message = given if given is first else intercepted(given)  # type: ignore[arg-type]
-                if message is None:
-                    continue
+            for message in itertools.chain((first,), self._messages):
                 if message.topic is not known:
                     route, target, encode = self._producer.target(message.topic)
                     if target is not client:

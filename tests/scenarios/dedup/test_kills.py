@@ -156,3 +156,30 @@ def test_kills_with_offsets(cluster, tmp_path, request):
         assert max(found.values()) == 1
     finally:
         bench.close()
+
+
+@pytest.mark.parametrize("seconds", [7, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+def test_a_store_that_hangs_stops_the_reading(cluster, tmp_path, request, kind, seconds):
+    """No record is handled while the store hangs, the process stays in its group, and each id has one effect."""
+    server = request.getfixturevalue(kind)
+    bench = Bench(cluster.bootstrap, tmp_path, request.node.nodeid, kind, request)
+    try:
+        bench.create(bench.topic, 4)
+        bench.produce_rows((b"k%d" % (number % 97), b"%d" % number) for number in range(6_000))
+        run = bench.start(lease=f"{seconds * 3}s", seconds=0.003)
+        eventually(lambda: len(bench.effects()) >= 1_000, timeout=60, every=0.1, why=lambda: run.output)
+        server.suspend()
+        try:
+            time.sleep(seconds)  # the outage itself: nothing is waited for
+        finally:
+            server.resume()
+        assert run.is_running, run.output
+        bench.wait_until_done(6_000)
+        found = bench.effects()
+        assert len(found) == 6_000
+        assert max(found.values()) == 1
+        # A frozen PostgreSQL keeps its connections alive, so calls wait for it; Redis has a time limit.
+        assert kind == "postgres" or "the dedup store does not answer" in run.output
+    finally:
+        bench.close()

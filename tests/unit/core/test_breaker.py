@@ -465,7 +465,7 @@ def test_it_is_told_when_it_opens_and_closes():
         f"opened after 3 failures in a row, the last one {rest[12:-2]}4s",
         f"is still open, since probe 2 {rest}",
         f"is still open, since probe 4 {rest}",
-        "closed after 36s; work goes on",
+        "closed after 36s; calls begin again",
     ]
     events = [event for event in bench.processor.tally.events if isinstance(event, (BreakerOpened, BreakerClosed))]
     assert events == [

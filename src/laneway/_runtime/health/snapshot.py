@@ -46,7 +46,6 @@ class Finding(NamedTuple):
     """The subject: findings with the same code and subject are the same finding over time."""
     text: str
     seconds: float | None = None
-    """How long it has lasted, if known."""
 
 
 class PartitionStatus(NamedTuple):

@@ -67,7 +67,7 @@ class EventLoopRunner:
             await self._end()
 
     async def _end(self) -> None:
-        """After a failure: no call may go on when the task is tried again elsewhere."""
+        """After a failure: end the calls, because the task is tried again elsewhere."""
         lanes = list(self._lanes)
         for lane in lanes:
             lane.cancel()

@@ -131,7 +131,6 @@ class Progress(msgspec.Struct, tag=True, array_like=True):
     messages: bytes | None = None
     """As `packed` makes them; None when the handler returned None."""
     marked: list[tuple[int, Raised]] = msgspec.field(default_factory=list)
-    """Members of a batch that the handler has marked."""
     seconds: float = 0.0
     """How long all calls took; with the last one."""
 

@@ -73,7 +73,6 @@ class ProcessLane:
         self._child: ChildProcess | None = None
         self._batch = _BatchCall(route, self) if route.is_batch else None
         self._prepare = Prepare([])
-        """The turn of a batch handler."""
         self._prepared: ChildProcess | None = None
         """The child that has its records."""
         self._deaths = 0

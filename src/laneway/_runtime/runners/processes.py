@@ -120,7 +120,7 @@ class ProcessRunner(LaneRunner):
         try:
             for lane in self._lanes:
                 if not (is_clean and lane.is_ready):
-                    lane.kill()  # at work, where no call may go on, or not ready yet, with nothing to clean up
+                    lane.kill()  # it runs a call, which must stop, or is not ready yet and has nothing to clean up
             for thread in self._threads:
                 thread.join()
         except BaseException:

@@ -62,7 +62,6 @@ class LaneRunner:
         """What ended a lane, and so ends the run."""
         self._over = threading.Event()
         self._ended = 0.0
-        """When a turn was last finished."""
         self._calls = self._seconds = 0.0
         """Of the last turns, the newest counting most; one alone may have waited for the interpreter."""
 
