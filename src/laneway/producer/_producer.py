@@ -18,7 +18,7 @@ from laneway._core.interceptors import produced
 from laneway._declare.interceptors import is_async, name_of
 from laneway._declare.record import Message, as_key
 from laneway._declare.state import State
-from laneway._kafka import Encoded, ProducerClient
+from laneway._kafka import Encoded, ProducerClient, TransactionalClient
 from laneway.errors import DeclarationError, ProduceError, text_of
 from laneway.observe import RateLimit, logger
 from laneway.producer._bulk import BulkDelivery
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from laneway._declare.health import Health
     from laneway._declare.interceptors import Interceptor
     from laneway._declare.record import Topic
-    from laneway.producer._transaction import Transaction
+    from laneway.producer._transaction import Transaction, TransactionWriter
     from laneway.settings import MessageRoute, Settings
 
 __all__ = ["Producer", "ProducerCounts"]
@@ -110,6 +110,10 @@ class Producer:
     def _new_clients(self) -> Clients:
         return Clients(partial(_connected, self._settings))
 
+    def _new_transactional_client(self, route: MessageRoute) -> TransactionWriter:
+        timeout = producer_of(self._settings, route).timeout.total_seconds()
+        return TransactionalClient(producer_options(self._settings, route), self._transactional_id, timeout)
+
     def _prepare(self) -> None:
         """Be as new; clients are made when they are needed."""
         self.lock = threading.RLock()  # the garbage collector may end a delivery in the middle of another one
@@ -117,7 +121,7 @@ class Producer:
         self._limit = RateLimit(SystemClock())
         self._clients = self._new_clients()
         self._targets: dict[str, tuple[MessageRoute, Client]] = {}
-        self._transactions = Transactions(self._settings, self._transactional_id, self._interceptors)
+        self._transactions = Transactions(self._settings, self._interceptors, self._new_transactional_client)
 
     def produce(self, message: Message[Any]) -> Delivery:
         """Send a message.

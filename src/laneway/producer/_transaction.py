@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from laneway._core.interceptors import produced
 from laneway._declare.record import as_key
-from laneway._kafka import Encoded, TransactionalClient
+from laneway._kafka import Encoded
 from laneway.codecs import Framed, Raw
 from laneway.errors import DeclarationError, ProduceError, ProducerFencedError
 from laneway.observe import logger
-from laneway.settings import message_route, producer_of, producer_options
+from laneway.settings import message_route, producer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,9 +21,33 @@ if TYPE_CHECKING:
     from laneway._declare.record import Message, Topic
     from laneway.settings import MessageRoute, Settings
 
-__all__ = ["Transaction", "Transactions", "encoder_for"]
+__all__ = ["Transaction", "TransactionWriter", "Transactions", "encoder_for"]
 
 _log = logger("producer")
+
+
+class TransactionWriter(Protocol):
+    """Writes one transaction after the other."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        ...
+
+    def send(self, message: Encoded) -> None:
+        """Send a message in it."""
+        ...
+
+    def commit(self) -> None:
+        """Commit it."""
+        ...
+
+    def abort(self) -> None:
+        """Abort it."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
 
 
 class Transaction:
@@ -58,16 +82,21 @@ class Transactions:
 
     Args:
         settings: the configuration.
-        name: the transactional id.
         interceptors: as for `Producer`.
+        connect: makes the client for a route; it needs no broker for that.
     """
 
-    def __init__(self, settings: Settings, name: str, interceptors: Sequence[Interceptor]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        interceptors: Sequence[Interceptor],
+        connect: Callable[[MessageRoute], TransactionWriter],
+    ) -> None:
         self._settings = settings
-        self._name = name
         self._interceptors = interceptors
+        self._connect = connect
         self._lock = threading.Lock()
-        self._client: TransactionalClient | None = None
+        self._client: TransactionWriter | None = None
         self._home = message_route(settings, "")
         """The route of the first message; all others must have the same client."""
         self._is_begun = False
@@ -100,8 +129,7 @@ class Transactions:
         topic, encode = self._encoders.get(passed.topic.name) or self._encoder(passed.topic)
         value = passed.value if encode is None or passed.value is None else encode(passed.value)
         if self._client is None:
-            timeout = producer_of(self._settings, self._home).timeout.total_seconds()
-            self._client = TransactionalClient(producer_options(self._settings, self._home), self._name, timeout)
+            self._client = self._connect(self._home)
         if not self._is_begun:
             self._client.begin()
             self._is_begun = True

@@ -65,9 +65,10 @@ class FakeKafka(FakeTopics):
         *,
         topics: Iterable[Topic[Any]] = (),
         interceptors: Iterable[Interceptor] = (),
+        transactional_id: str = "",
     ) -> FakeProducer:
         """A `Producer` whose messages are written here; the arguments are those of `Producer`."""
-        return FakeProducer(self, settings, topics=topics, interceptors=interceptors)
+        return FakeProducer(self, settings, topics=topics, interceptors=interceptors, transactional_id=transactional_id)
 
     def members(self, app: str | App) -> list[FakeMember]:
         """The members of an app's group that run on this Kafka, in the order in which they joined."""

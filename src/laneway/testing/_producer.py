@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from laneway._kafka import RefusedMessage
-from laneway.errors import ProduceError
+from laneway.errors import ProduceError, TransactionAbortedError
 from laneway.producer import Producer
 from laneway.producer._clients import Clients
 from laneway.settings import load
@@ -35,17 +35,22 @@ class FakeProducer(Producer):
         *,
         topics: Iterable[Topic[Any]] = (),
         interceptors: Iterable[Interceptor] = (),
+        transactional_id: str = "",
     ) -> None:
         self._kafka = kafka
-        super().__init__(settings or load(), topics=topics, interceptors=interceptors)
+        super().__init__(
+            settings or load(), topics=topics, interceptors=interceptors, transactional_id=transactional_id
+        )
 
     def _new_clients(self) -> Clients:
-        home = self._settings.default_cluster
+        return Clients(self._connected, has_thread=False)
 
-        def connect(route: MessageRoute) -> _FakeClient:
-            return _FakeClient(self._kafka, "" if route.cluster == home else f"@{route.cluster}")
+    def _new_transactional_client(self, route: MessageRoute) -> _FakeTransactions:
+        return _FakeTransactions(self._connected(route))
 
-        return Clients(connect, has_thread=False)
+    def _connected(self, route: MessageRoute) -> _FakeClient:
+        is_home = route.cluster == self._settings.default_cluster
+        return _FakeClient(self._kafka, "" if is_home else f"@{route.cluster}")
 
     def _is_on_loop(self) -> bool:
         return False
@@ -101,11 +106,42 @@ class _FakeClient:
     def close(self, timeout: float) -> None:
         del timeout
 
+    def fault(self, topic: str) -> ProduceError | None:
+        """Why messages for a topic fail now."""
+        fault = self._kafka.fault(topic + self._suffix)
+        return fault if fault is None or isinstance(fault, ProduceError) else ProduceError(str(fault))
+
     def _written(self, message: Any) -> tuple[ProduceError | None, int, int]:
         topic, key, value, headers, partition, timestamp = message
         name = topic + self._suffix
-        fault = self._kafka.fault(name)
-        if fault is not None:
-            return (fault if isinstance(fault, ProduceError) else ProduceError(str(fault))), -1, -1
+        if (fault := self.fault(topic)) is not None:
+            return fault, -1, -1
         record = self._kafka.append_produced(name, key, value, headers, partition, timestamp)
         return None, record.partition, record.offset
+
+
+class _FakeTransactions:
+    """Keeps the messages of a transaction until its commit, because readers of a fake Kafka see all that is written."""
+
+    def __init__(self, client: _FakeClient) -> None:
+        self._client = client
+        self._messages: list[Encoded] = []
+
+    def begin(self) -> None:
+        self._messages = []
+
+    def send(self, message: Encoded) -> None:
+        self._messages.append(message)
+
+    def commit(self) -> None:
+        for message in self._messages:
+            if (fault := self._client.fault(message.topic)) is not None:
+                raise TransactionAbortedError(f"the transaction was aborted: {fault}") from fault
+        for message in self._messages:
+            self._client.send(message, lambda *_: None)
+
+    def abort(self) -> None:
+        self._messages = []
+
+    def close(self) -> None:
+        self._messages = []

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from laneway import App, Json, Message, Record, Topic, current_record
-from laneway.errors import InDoubtError, ProduceError
+from laneway.errors import InDoubtError, ProduceError, TransactionAbortedError
 from laneway.producer import BulkProduceError
 from laneway.settings import load
 from laneway.testing import FakeKafka, running
@@ -107,3 +107,30 @@ def test_configured_names_hold():
     producer.produce(notes.message({"id": "a"}))
     producer.produce(orders.message(b""))
     assert {name: len(kafka.produced(name)) for name in kafka} == {"n1": 1, "orders@west": 1}
+
+
+def test_a_transaction_is_written_at_its_end_or_not_at_all():
+    """What a block wrote is there when it ends, and nothing of one that raised or that has a refused message."""
+    kafka = FakeKafka(partitions=1)
+    with kafka.producer(transactional_id="bank-1") as producer:
+        with producer.transaction() as tx:
+            tx.produce(notes.message({"id": "a"}))
+            assert not kafka.produced(notes)
+        with pytest.raises(ZeroDivisionError), producer.transaction() as tx:
+            tx.produce(notes.message({"id": 1 / 0}))
+        kafka.fail_writes(notes)
+        with pytest.raises(TransactionAbortedError, match="the test said so"), producer.transaction() as tx:
+            tx.produce_all([orders.message(b""), notes.message({"id": "b"})])
+    assert [record.value["id"] for record in kafka.produced(notes)] == ["a"]
+    assert not kafka.produced(orders)
+
+
+def test_a_transaction_has_one_client():
+    """A message with other options, or for another cluster, is refused: it could not be in the same transaction."""
+    given = load(overrides={"producers.orders.linger": "1s"})
+    with (
+        FakeKafka(partitions=1).producer(given, transactional_id="bank-1") as producer,
+        pytest.raises(ProduceError, match="goes to main/orders, but"),
+        producer.transaction() as tx,
+    ):
+        tx.produce_all([notes.message({"id": "a"}), orders.message(b"")])
