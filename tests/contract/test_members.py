@@ -98,7 +98,7 @@ def test_members_that_come_and_go_repeat_nothing(scene):
         with made.run(2):
             made.kafka.advance("2500ms")
             assert all(member.partitions for member in made.members())
-            made.members()[0].leave()
+            made.members()[0].stop()
             made.kafka.advance("2500ms")
             assert made.members()[0].partitions == []
             made.finish(10)

@@ -141,7 +141,7 @@ class LoopSchedule:
             stack.enter_context(running(self.app, kafka=self.kafka, seed=self.rng.randrange(1000)))
 
     def _leave(self):
-        self.rng.choice(self.kafka.members("sim")).leave()
+        self.rng.choice(self.kafka.members("sim")).stop()
 
     def _fail(self):
         self.kafka.fail_writes(self.rng.choice(list(self.kafka)))

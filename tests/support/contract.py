@@ -6,17 +6,20 @@ import threading
 import time
 import uuid
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from laneway import App, Raw, Topic
 from laneway.errors import AdminError, MessageTooLargeError, TimestampRefusedError
-from laneway.testing import FakeEngine, FakeKafka
+from laneway.testing import FakeEngine, FakeKafka, running
 from support.contract_recorder import Recorder
 from support.topics import delivered, read_all
+from support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from laneway import Codec, Record
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from support.doors import Admin, Headers
 
 __all__ = ["Cluster", "DirectWorld", "FakeWorld", "Row", "SparkWorld", "World", "values_by_key"]
+
+
+_LONG = 90.0  # seconds; other jobs share the machine
 
 
 class Row(NamedTuple):
@@ -59,6 +65,9 @@ class World(Protocol):
     def refuse_all(self, name: str) -> None: ...
     def leave_gap(self, topic: Topic[Any], partition: int) -> None: ...
     def engine(self) -> Any: ...
+    def running(self, app: App, **options: Any) -> AbstractContextManager[Any]: ...
+    def until(self, condition: Callable[[], Any]) -> Any: ...
+    def let_pass(self, seconds: float) -> None: ...
     def run(self, app: App) -> Tally: ...
     def finish(self, app: App) -> Tally: ...
     def run_errors(self, app: App) -> Tally: ...
@@ -137,6 +146,24 @@ class FakeWorld(_Base):
     def engine(self) -> Any:
         """An engine that runs until it is stopped; the fake one until nothing waits."""
         return FakeEngine(self.kafka, seed=self._seed)
+
+    @contextmanager
+    def running(self, app: App, **options: Any) -> Iterator[Any]:
+        """Run an app; gives its one member, which has the calls of an engine."""
+        with running(app, kafka=self.kafka, seed=self._seed, **options):
+            self.kafka.drain()
+            yield self.kafka.members(app)[0]
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Let virtual time pass until something is so."""
+        for _ in range(600):
+            if found := condition():
+                return found
+            self.kafka.advance("100ms")
+        raise AssertionError("it is not so after a minute of virtual time")
+
+    def let_pass(self, seconds: float) -> None:
+        self.kafka.advance(f"{seconds}s")
 
     def run(self, app: App) -> Tally:
         return app.run(self.engine()).tally
@@ -230,6 +257,34 @@ class _RealWorld(_Base):
         while self.ends(topic)[partition] < end + 3:
             assert time.monotonic() < deadline, "the aborted transaction has no marker"
             time.sleep(0.01)
+
+    @contextmanager
+    def running(self, app: App, **options: Any) -> Iterator[Any]:
+        """Run an app in the background, and stop at the end; gives the engine."""
+        engine, failures = self._engine(**options), list[BaseException]()
+
+        def run() -> None:
+            try:
+                app.run(engine)
+            except BaseException as failure:  # noqa: BLE001 - raised on the thread of the test
+                failures.append(failure)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield engine
+        finally:
+            engine.stop()
+            thread.join(_LONG)
+        assert not thread.is_alive()
+        assert not failures
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Wait until something is so."""
+        return eventually(condition, timeout=_LONG)
+
+    def let_pass(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def run(self, app: App) -> Tally:
         return app.run(self._engine(once=True)).tally

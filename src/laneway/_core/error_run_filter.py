@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 from laneway._core.headers import errors_of, parked_at, recall
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from laneway._declare.cron import Cron
     from laneway._declare.record import Record
 
-__all__ = ["ErrorRunFilter", "is_new"]
+__all__ = ["ErrorRunFilter", "end_of_run", "is_new", "next_run"]
 
 _MOST_CALLS = 1_000_000  # calls that a record may have had; more is a lie
+_MOST_LEFT_OUT = 10_000  # runs that are counted as left out behind one; a laptop that slept for a year has more
 _AHEAD = 3_600_000  # milliseconds that a clock may be ahead; later times must not block a partition
 
 
@@ -89,3 +94,26 @@ def is_new(at: float | None, started: float, within: float) -> bool:
         within: milliseconds before that; 0 for nothing is new.
     """
     return bool(within) and at is not None and started - within < at <= started + _AHEAD
+
+
+def end_of_run(parked: Iterable[tuple[int, float | None]], end: int, *, started: float, within: float) -> int:
+    """Where a run ends in a partition: before the first record that is new, else at the end of the log.
+
+    Args:
+        parked: offset and parking time of the records that wait, in the order of the log; read only if needed.
+        end: the end of the log.
+        started: as of `is_new`.
+        within: as of `is_new`.
+    """
+    if not within:
+        return end
+    return next((offset for offset, at in parked if is_new(at, started, within)), end)
+
+
+def next_run(cron: Cron, after: datetime, now: datetime) -> tuple[datetime, int]:
+    """When the next run is due, and how many runs were due between *after* and *now* and are left out."""
+    due, left_out = cron.next_after(after), 0
+    while due <= now and left_out < _MOST_LEFT_OUT:
+        left_out += 1
+        due = cron.next_after(due)
+    return (cron.next_after(now) if due <= now else due), left_out

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from laneway._declare.health import Health, Stall
     from laneway._declare.units import Duration
-    from laneway._runtime.health.check import HealthCheck
+    from laneway._runtime.health.check import CheckAnswer
     from laneway.observe import Listener
 
 __all__ = ["EngineControls", "Pausable", "PauseControl"]
@@ -143,12 +143,12 @@ class PauseControl:
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
         self._targets: Sequence[Pausable] = ()
-        self._check: HealthCheck | None = None
+        self._check: CheckAnswer | None = None
         self._is_on = False
         self.is_requested = False
         """Whether the user requested a pause."""
 
-    def watch(self, targets: Sequence[Pausable], check: HealthCheck | None) -> None:
+    def watch(self, targets: Sequence[Pausable], check: CheckAnswer | None) -> None:
         """Set what is paused and resumed."""
         self._targets, self._check = targets, check
         self._is_on = False  # these are not paused yet

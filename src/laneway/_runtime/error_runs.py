@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from laneway._core.error_run_filter import is_new
+from laneway._core.error_run_filter import end_of_run, next_run
 from laneway._declare.error_consumer import ErrorConsumer
 from laneway._runtime.configure import cluster_of
 from laneway._runtime.error_app import ErrorApp
@@ -35,7 +35,6 @@ __all__ = ["ErrorPlan", "ErrorSchedule", "error_plans", "only_run", "run_plans"]
 _LOOK = 0.02  # seconds between checks of a run
 _LONGEST_WAIT = 20.0  # seconds of one wait, so that a changed clock delays a run no longer
 _REFRESH = 6 * 3600.0  # seconds between commits of an idle group, before Kafka expires them
-_MOST_LEFT_OUT = 10_000  # runs that are counted as left out behind one; a laptop that slept for a year has more
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -109,7 +108,7 @@ def error_plans(
             partitions = {name: count for name, count in log.partitions().items() if name in found.sources}
             extents = log.extents()
             ends = {
-                part: _end(log, part, extent, started, within, is_stopping)
+                part: end_of_run(_parked(log, part, extent, is_stopping), extent.end, started=started, within=within)
                 for part, extent in extents.items()
                 if not extent.is_settled
             }
@@ -139,16 +138,14 @@ def _topics(app: App, settings: Settings) -> list[ErrorTopic]:
     return error_topics_of(app, lambda route: settings.cluster(cluster_of(route, settings)))
 
 
-def _end(
-    log: ErrorLog, partition: int, extent: OpenRange, started: float, within: float, is_stopping: Callable[[], bool]
-) -> int:
-    """Where a run ends in a partition: before the first record parked too recently, else at the end of the log."""
-    if within:
-        for parked in log.read(partition, extent.open, extent.end):
-            at = None if parked.parked_at is None else (parked.parked_at - _EPOCH) / _MILLISECOND
-            if is_new(at, started, within) or is_stopping():
-                return parked.place.offset
-    return extent.end
+def _parked(
+    log: ErrorLog, partition: int, extent: OpenRange, is_stopping: Callable[[], bool]
+) -> Iterator[tuple[int, float | None]]:
+    """Offset and parking time, in milliseconds, of the open records of a partition."""
+    for parked in log.read(partition, extent.open, extent.end):
+        if is_stopping():
+            return
+        yield parked.place.offset, None if parked.parked_at is None else (parked.parked_at - _EPOCH) / _MILLISECOND
 
 
 def run_plans(
@@ -267,16 +264,11 @@ class ErrorSchedule:
 
     def _next(self, after: datetime) -> datetime:
         """The next due time; runs that were due meanwhile are counted as left out."""
-        now = _now()
-        due = self._cron.next_after(after)
-        left_out = 0
-        while due <= now and left_out < _MOST_LEFT_OUT:
-            left_out += 1
-            due = self._cron.next_after(due)
+        due, left_out = next_run(self._cron, after, _now())
         if left_out and not self._stopping.is_set():
             self._runs.left_out += left_out
             self._say(f"{left_out} error runs were due during another one and were skipped")
-        return self._cron.next_after(now) if due <= now else due
+        return due
 
     def _try_run(self) -> None:
         is_old = time.monotonic() - self._refreshed >= _REFRESH

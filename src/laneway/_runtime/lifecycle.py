@@ -39,6 +39,10 @@ class Lifecycle:
         """What the engine waits for; empty when nothing is unusual."""
         return self._detail
 
+    def count(self, state: State) -> int:
+        """How often it has entered a state."""
+        return self._entered[state]
+
     def enter(self, state: State, detail: str = "") -> None:
         """Set the state, or only the detail."""
         self.move(State, state, detail)

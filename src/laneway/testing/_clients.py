@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any
 from laneway._runtime.broker_monitor import BrokerView
 from laneway._runtime.due_offsets import DueEnds
 from laneway._runtime.recovery import Recovery
+from laneway.dedup import InlineClient, MemoryDedup
 from laneway.errors import DataLossError
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from laneway._declare.handler import HandlerSpec
     from laneway._declare.record import Headers, Record
     from laneway._kafka import OffsetRange, Place
     from laneway._runtime.partition import Partitions
     from laneway._runtime.recovery import LookUp
     from laneway.testing._fake_topics import FakeTopics
+    from laneway.testing._virtual_time import FakeClock
 
-__all__ = ["FakeAdmin", "FakeMonitor", "FakeReader", "FakeRecovery", "FakeSender"]
+__all__ = ["FakeAdmin", "FakeMonitor", "FakeReader", "FakeRecovery", "FakeSender", "FakeStores"]
 
 
 class FakeSender:
@@ -268,3 +271,31 @@ class FakeMonitor:
         """Until the next record of a partition is due: by its own time, or because it has been there for so long."""
         delay, now = self._delays[place[0]], self._kafka.clock.wall()
         return [min(delay, entry.timestamp / 1000 - now + delay + 0.001) for entry in self._kafka[place].read(at, 1)]
+
+
+class FakeStores:
+    """Gives handlers a store whose leases end in virtual time.
+
+    In place of Redis there is memory, which lasts as long as the fake Kafka. SQL stores are the real ones, because
+    their handlers write to the same database.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._stores: dict[str, Any] = {}
+        self._clients: dict[str, list[InlineClient]] = {}
+
+    def client(self, spec: HandlerSpec) -> InlineClient | None:
+        """The client of a member; None when the handler has no store, or one that needs none."""
+        declared: Any = spec.dedup
+        if declared is None or declared.in_order:
+            return None
+        if isinstance(declared, MemoryDedup):
+            declared.clock = self._clock.wall
+            store: Any = declared
+        elif hasattr(declared, "transaction"):
+            store = declared
+        else:
+            memory = MemoryDedup(clock=self._clock.wall, ttl=declared.ttl, lease=declared.lease)
+            store = self._stores.setdefault(spec.scope, memory)
+        return InlineClient(store, spec.scope, self._clients.setdefault(spec.scope, []))

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from laneway._core.error_run_filter import is_new
+from laneway._core.error_run_filter import end_of_run, next_run
 from laneway._core.headers import parked_at
 from laneway._declare.error_consumer import ErrorConsumer
 from laneway._runtime.error_app import ErrorApp
-from laneway.errors import LanewayError
 from laneway.testing._fake_member import FakeMember
 
 if TYPE_CHECKING:
-    import asyncio
     import random
 
     from laneway._declare.app import App
     from laneway._kafka import Place
     from laneway.testing._kafka import FakeKafka
-    from laneway.testing._loop import VirtualLoop
 
 __all__ = ["ErrorRun", "ErrorSchedule"]
 
 
 class ErrorRun(FakeMember):
-    """One run over the error topics of an app, as far as they reach at this moment.
+    """One run over the error topics of an app, up to their ends at this moment.
 
-    Args:
-        app: whose error topics.
-        kafka: where they are.
-        loop: where it runs.
-        rng: mixes the schedule; None for the plain order.
-        hooks: whether the app's setup and cleanup hooks belong to it, because no other member runs the app.
+    *hooks* says whether the app's setup and cleanup hooks belong to it, because no other member runs the app.
     """
 
-    def __init__(
-        self, app: App, kafka: FakeKafka, loop: VirtualLoop, *, rng: random.Random | None, hooks: bool
-    ) -> None:
+    def __init__(self, app: App, kafka: FakeKafka, *, rng: random.Random | None, hooks: bool) -> None:
         partitions = {route.topic.name: len(kafka.ensure(route.topic.name).logs) for route in app.routes}
         topics = {route.error_topic_of(app.name): partitions[route.topic.name] for route in app.routes}
         for topic, count in topics.items():
@@ -45,62 +36,54 @@ class ErrorRun(FakeMember):
         self.of = app.name
         errors = ErrorApp(app, partitions, hooks=hooks)
         limits = _limits(errors.name, list(topics), kafka, app.errors or ErrorConsumer())
-        super().__init__(errors, kafka, loop, rng=rng, skip_lost=True, limits=limits)
+        super().__init__(errors, kafka, rng=rng, skip_lost=True, limits=limits)
 
     @property
-    def failure(self) -> LanewayError | None:
-        """What has ended it before its time."""
+    def failure(self) -> Exception | None:
+        """The error that ended it early, if any."""
         try:
             self.raise_if_failed()
-        except LanewayError as error:
+        except Exception as error:  # noqa: BLE001 - a failed run must not end the schedule
             return error
         return None
 
 
 def _limits(group: str, topics: list[str], kafka: FakeKafka, errors: ErrorConsumer) -> dict[Place, int]:
-    """Where the run ends in each partition: before the first record that is new, else at the end of the log."""
-    started, new = kafka.clock.wall() * 1000, errors.new / timedelta(milliseconds=1)
+    started, within = kafka.clock.wall() * 1000, errors.new / timedelta(milliseconds=1)
     limits: dict[Place, int] = {}
     for topic in topics:
         committed = kafka.committed(group, topic)
         for number, log in enumerate(kafka.ensure(topic).logs):
-            waiting = log.read(committed.get(number, log.start), log.end)
-            fresh = (entry for entry in waiting if is_new(parked_at(entry.as_record(topic, number)), started, new))
-            first = next(fresh, None)
-            limits[topic, number] = log.end if first is None else first.offset
+            open_ = log.read(committed.get(number, log.start), log.end)
+            parked = ((entry.offset, parked_at(entry.as_record(topic, number))) for entry in open_)
+            limits[topic, number] = end_of_run(parked, log.end, started=started, within=within)
     return limits
 
 
 class ErrorSchedule:
-    """Starts runs when they fall due, as long as the app runs.
+    """Starts an app's runs when they are due in virtual time, one after the other, until `end`."""
 
-    Args:
-        kafka: where the app runs.
-        loop: says when time has passed.
-        app: which app.
-        rng: mixes the schedule of each run.
-    """
-
-    def __init__(self, kafka: FakeKafka, loop: VirtualLoop, app: App, rng: random.Random | None) -> None:
+    def __init__(self, kafka: FakeKafka, app: App, rng: random.Random | None) -> None:
         self._kafka = kafka
-        self._loop = loop
         self._app = app
         self._rng = rng
-        self._timer: asyncio.TimerHandle | None = None
-        self._arm()
+        self._task = kafka.loop.create_task(self._work())
 
     def end(self) -> None:
         """Start no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._task.cancel()
 
-    def _arm(self) -> None:
+    async def _work(self) -> None:
         cron = None if self._app.errors is None else self._app.errors.due
-        if cron is not None:
-            now = datetime.fromtimestamp(self._kafka.clock.wall(), UTC)
-            self._timer = self._loop.call_later((cron.next_after(now) - now).total_seconds(), self._fire)
+        if cron is None:
+            return
+        due = cron.next_after(self._now())
+        while True:
+            await asyncio.sleep((due - self._now()).total_seconds())
+            if not self._kafka.is_paused(self._app):
+                await self._kafka.run_scheduled(self._app, self._rng)
+            due, left_out = next_run(cron, due, self._now())
+            self._kafka.error_runs.left_out += left_out
 
-    def _fire(self) -> None:
-        self._arm()
-        self._loop.create_task(self._kafka.run_scheduled(self._app, self._rng))
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._kafka.clock.wall(), UTC)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._declare.record import Message, Topic, as_key
 from laneway.errors import AdminError, ProduceError
-from laneway.testing._clock import FakeClock
-from laneway.testing._dedup import FakeStores
+from laneway.testing._clients import FakeStores
 from laneway.testing._log import FakeTopic, Log
+from laneway.testing._virtual_time import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

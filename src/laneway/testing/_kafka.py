@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from laneway._declare.error_consumer import ErrorRuns
+from laneway._declare.state import State
 from laneway._declare.units import as_duration
 from laneway.errors import DeclarationError, EngineError
 from laneway.observe import Tally
@@ -14,8 +15,8 @@ from laneway.testing._error_run import ErrorRun, ErrorSchedule
 from laneway.testing._fake_member import FakeMember
 from laneway.testing._fake_topics import FakeTopics
 from laneway.testing._group import FakeGroup
-from laneway.testing._loop import VirtualLoop
 from laneway.testing._producer import FakeProducer
+from laneway.testing._virtual_time import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from laneway._declare.record import Topic
     from laneway._declare.units import Duration
     from laneway.settings import Settings
-    from laneway.testing._clock import FakeClock
+    from laneway.testing._virtual_time import FakeClock
 
 __all__ = ["FakeKafka"]
+
+_WAITS = "some calls wait for something else than time, so they never end by themselves"
 
 
 class FakeKafka(FakeTopics):
@@ -124,9 +127,14 @@ class FakeKafka(FakeTopics):
             EngineError: some had not after *within*.
         """
         seconds = as_duration(within).total_seconds()
-        self._run(lambda loop: loop.run_while(lambda: not self._is_done, seconds))
+        try:
+            self._run(lambda loop: loop.run_while(lambda: not self._is_done, seconds))
+        except EngineError:
+            self._raise_if_paused()
+            raise
+        self._raise_if_paused()
         if not self._is_done:
-            raise EngineError("some calls wait for something else than time, so they never end by themselves")
+            raise EngineError(_WAITS)
 
     def run_errors(self, app: App, *, seed: int | None = None, within: Duration = "1d") -> Tally:
         """Run once over the error topics of an app, as its `ErrorConsumer` says, and give back what was done.
@@ -147,12 +155,11 @@ class FakeKafka(FakeTopics):
         run = self._attached_run(app, None if seed is None else random.Random(seed))  # noqa: S311 - as below
         try:
             self._run(lambda loop: loop.run_while(lambda: not run.is_done, seconds))
-            is_done = run.is_done
+            if not run.is_done:
+                raise EngineError(_WAITS)
         finally:
             self.detach(run)
             self.error_runs.tally.add(run.tally)
-        if not is_done:
-            raise EngineError("some calls wait for something else than time, so they never end by themselves")
         self.error_runs.runs += 1
         return run.tally
 
@@ -162,24 +169,24 @@ class FakeKafka(FakeTopics):
             self.error_runs.left_out += 1
             return
         run = self._attached_run(app, rng)
-        run.start()
+        run.join()
         run.begin_batch()
         while not run.is_done and run.failure is None:
+            if self.is_paused(app):
+                run.stop()  # the next run continues from there
             run.moved.clear()
             await run.moved.wait()
             if run not in self._members:
                 return
-        self.error_runs.runs += run.failure is None
+        self.error_runs.runs += run.failure is None and not run.has_left
         self.error_runs.failed += run.failure is not None
         run.end_batch()
         self.detach(run)
         self.error_runs.tally.add(run.tally)
 
     def _attached_run(self, app: App, rng: random.Random | None) -> ErrorRun:
-        if self._loop is None:
-            self._loop = VirtualLoop(self.clock)
         is_alone = all(member.app is not app for member in self._members)
-        run = ErrorRun(app, self, self._loop, rng=rng, hooks=is_alone)
+        run = ErrorRun(app, self, rng=rng, hooks=is_alone)
         self._members.append(run)
         return run
 
@@ -200,19 +207,36 @@ class FakeKafka(FakeTopics):
             total.add(member.tally)
         return total
 
-    def attach(self, app: App, *, seed: int | None, skip_lost: bool, on_schedule: bool = False) -> FakeMember:
+    @property
+    def loop(self) -> VirtualLoop:
+        """Where the handlers of all apps run."""
+        if self._loop is None:
+            self._loop = VirtualLoop(self.clock)
+        return self._loop
+
+    def is_paused(self, app: App) -> bool:
+        """Whether a member of an app is paused."""
+        return any(member.state in (State.PAUSING, State.PAUSED) for member in self.members(app))
+
+    def attach(
+        self,
+        app: App,
+        *,
+        seed: int | None,
+        skip_lost: bool,
+        healthy: Callable[[], Any] | None = None,
+        on_schedule: bool = False,
+    ) -> FakeMember:
         """Let an app run on this Kafka; *on_schedule* says whether runs over its error topics begin by themselves."""
         if not app.routes:
             raise DeclarationError(f"app {app.name!r} has no handlers; declare one with @app.handler(topic)")
-        if self._loop is None:
-            self._loop = VirtualLoop(self.clock)
         rng = None if seed is None else random.Random(seed)  # noqa: S311 - a schedule, not a secret
-        member = FakeMember(app, self, self._loop, rng=rng, skip_lost=skip_lost)
+        member = FakeMember(app, self, rng=rng, skip_lost=skip_lost, healthy=healthy)
         self._members.append(member)
         if app.engine is None or app.engine() is None:
             app.engine = weakref.ref(member)
         if on_schedule and len(self.members(app)) == 1:
-            self._schedules[id(member)] = ErrorSchedule(self, self._loop, app, rng)
+            self._schedules[id(member)] = ErrorSchedule(self, app, rng)
         return member
 
     def detach(self, member: FakeMember) -> None:
@@ -236,6 +260,10 @@ class FakeKafka(FakeTopics):
             self._groups[name] = FakeGroup(self)
         return self._groups[name]
 
+    def run_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Let virtual time pass until *condition* is true, but no longer than so many seconds."""
+        self._run(lambda loop: loop.run_due(seconds, condition))
+
     def wake(self) -> None:
         """Let all members look for something to do."""
         for member in self._members:
@@ -250,9 +278,11 @@ class FakeKafka(FakeTopics):
     def _run(self, step: Callable[[VirtualLoop], None]) -> None:
         if self._loop is None:
             raise EngineError("no app runs on this FakeKafka; use `with running(app) as kafka:`")
+        if self._loop.is_running():
+            raise EngineError("a handler or subscriber cannot let virtual time pass; only the test itself can")
         try:
             for member in self._members:
-                member.start()
+                member.join()
                 member.begin_batch()
                 member.wake()
             step(self._loop)
@@ -265,6 +295,12 @@ class FakeKafka(FakeTopics):
                 member.commit()
         for member in self._members:
             member.end_batch()
+
+    def _raise_if_paused(self) -> None:
+        for member in self._members:
+            if not member.is_done and member.state in (State.PAUSING, State.PAUSED):
+                detail = member.life.detail or "call resume() on it"
+                raise EngineError(f"a member of app {member.app.name!r} is paused, so its records wait: {detail}")
 
     def _woken(self, topic: str) -> None:
         del topic

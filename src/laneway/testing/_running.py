@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from laneway._declare.state import State
 from laneway._runtime.health.monitor import HealthMonitor
 from laneway._runtime.lifecycle import Lifecycle
-from laneway.errors import DeclarationError
+from laneway.errors import DeclarationError, EngineError
 from laneway.observe import Tally
 from laneway.testing._kafka import FakeKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from laneway._declare.app import App
     from laneway._declare.health import Health, Stall
@@ -34,6 +35,7 @@ def running(
     seed: int | None = None,
     on_data_loss: OnDataLoss = "fail",
     members: int = 1,
+    healthy: Callable[[], Any] | None = None,
 ) -> Iterator[FakeKafka]:
     """Run an app without a broker, without Spark and in virtual time.
 
@@ -49,6 +51,8 @@ def running(
             the plain order. With a seed the jitter of back-offs is fixed too.
         on_data_loss: what to do when records were deleted before they were read, in the words of the settings.
         members: how many members of its group run it, each as a process of its own; `FakeKafka.members` gives them.
+        healthy: a health check, sync or async, called once a second of virtual time. No call is started while it
+            returns false, raises an error or has not answered for five seconds.
 
     Example:
         >>> from laneway import App, Retry, Topic
@@ -71,7 +75,13 @@ def running(
         if members < 1:
             raise DeclarationError(f"members={members}; an app is run by at least 1")
         found = [
-            kafka.attach(app, seed=None if seed is None else seed + number, skip_lost=skip_lost, on_schedule=True)
+            kafka.attach(
+                app,
+                seed=None if seed is None else seed + number,
+                skip_lost=skip_lost,
+                healthy=healthy,
+                on_schedule=True,
+            )
             for number in range(members)
         ]
         try:
@@ -97,6 +107,7 @@ class FakeEngine:
         seed: mixes the schedule, as for `running`.
         on_data_loss: as for `running`.
         within: most virtual time it may take.
+        healthy: as for `running`.
 
     Example:
         >>> from laneway import App, Topic
@@ -115,11 +126,14 @@ class FakeEngine:
         seed: int | None = None,
         on_data_loss: OnDataLoss = "fail",
         within: Duration = "1d",
+        healthy: Callable[[], Any] | None = None,
     ) -> None:
         self._kafka = kafka
         self._seed = seed
         self._skips_lost = _skips_lost(on_data_loss)
         self._within = within
+        self._healthy = healthy
+        self._is_running = False
         self._member: FakeMember | None = None
 
     def health(self) -> Health:
@@ -130,13 +144,68 @@ class FakeEngine:
         """What has stood still for so long in virtual time, and what it waits for."""
         return [] if self._member is None else self._member.why(after)
 
+    @property
+    def state(self) -> State:
+        """Its state."""
+        return State.STOPPED if self._member is None else self._member.state
+
+    def stop(self) -> None:
+        """Let `run` return when what was begun is finished, as `stop` of an engine; a handler may call it."""
+        self._running_member().stop()
+
+    def close(self) -> None:
+        """As `stop`; the final state is ``closed``."""
+        self._running_member().close()
+
+    def pause(self) -> None:
+        """Begin nothing until `resume`."""
+        self._running_member().pause()
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        self._running_member().resume()
+
+    def stop_listening(self) -> None:
+        """Read nothing more; `run` returns when what was begun is finished, unless `start` is called before."""
+        self._running_member().stop_listening()
+
+    def start(self) -> None:
+        """Read again after `stop_listening`."""
+        self._running_member().start()
+
+    def wait_for(self, state: State, timeout: float | None = None) -> bool:
+        """Whether it is in a state.
+
+        Raises:
+            EngineError: it is not: nothing can be waited for while `run` has the test's thread.
+        """
+        del timeout
+        if self.state is state:
+            return True
+        raise EngineError(
+            "FakeEngine runs on the test's thread, so nothing happens while that waits; "
+            "use running(app) and wait_for of its member"
+        )
+
+    def _running_member(self) -> FakeMember:
+        if self._member is None or not self._is_running:
+            raise EngineError(
+                "no run is active: FakeEngine.run returns when everything is handled. Call this in a handler, "
+                "or use running(app) and the same call of its member"
+            )
+        return self._member
+
     def run(self, app: App) -> FakeReport:
         """Handle everything that waits."""
         with _seeded(self._seed):
-            member = self._member = self._kafka.attach(app, seed=self._seed, skip_lost=self._skips_lost)
+            member = self._member = self._kafka.attach(
+                app, seed=self._seed, skip_lost=self._skips_lost, healthy=self._healthy
+            )
+            self._is_running = True
             try:
                 self._kafka.finish(within=self._within)
             finally:
+                self._is_running = False
                 self._kafka.detach(member)
             return FakeReport(app.name, member.tally)
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from laneway._declare.record import Record
     from laneway.observe import Notes, Tally
     from laneway.testing._clients import FakeSender
-    from laneway.testing._clock import FakeClock
-    from laneway.testing._loop import VirtualLoop
+    from laneway.testing._virtual_time import FakeClock, VirtualLoop
     from laneway.typing import Source
 
 __all__ = ["VirtualWorker"]

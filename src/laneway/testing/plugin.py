@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from laneway.testing._clock import FakeClock
 from laneway.testing._kafka import FakeKafka
+from laneway.testing._virtual_time import FakeClock
 
 __all__ = ["fake_clock", "fake_kafka"]
 

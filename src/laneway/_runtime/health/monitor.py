@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laneway._clock import Clock
-    from laneway._runtime.health.check import HealthCheck
+    from laneway._runtime.health.check import CheckAnswer
     from laneway._runtime.health.snapshot import HealthSource
     from laneway._runtime.lifecycle import Lifecycle
     from laneway._runtime.status_file import StatusFile
@@ -58,7 +58,7 @@ class HealthMonitor:
         self._waits = ""
         """The message about partitions that are not assigned."""
         self._watched: Sequence[Progress] = ()
-        self._check: HealthCheck | None = None
+        self._check: CheckAnswer | None = None
         self._status: StatusFile | None = None
         self._since: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
@@ -76,7 +76,7 @@ class HealthMonitor:
         self._thread = threading.Thread(target=self._repeat, args=(self._is_over,), name="laneway-health", daemon=True)
         self._thread.start()
 
-    def watch(self, watched: Sequence[HealthSource], check: HealthCheck | None) -> None:
+    def watch(self, watched: Sequence[HealthSource], check: CheckAnswer | None) -> None:
         """Set the health sources and the health check."""
         with self._lock:
             self._check = check

@@ -1,4 +1,4 @@
-"""VirtualLoop: an event loop whose time is a fake clock's, so that waiting takes no time."""
+"""Virtual time: a clock that moves only when a test moves it, and an event loop that follows it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,53 @@ import asyncio
 import selectors
 from typing import TYPE_CHECKING, Any
 
+from laneway._declare.units import as_duration
 from laneway.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from laneway.testing._clock import FakeClock
+    from laneway._declare.units import Duration
 
-__all__ = ["VirtualLoop"]
+__all__ = ["FakeClock", "VirtualLoop"]
+
+_EPOCH = 1_704_067_200.0  # 2024-01-01 00:00 UTC: any fixed day will do, as long as every test sees the same
+_BOOT = 1_000.0  # never 0, which reads as "no time" in places
+
+
+class FakeClock:
+    """A clock that stands still until `advance` moves it. Not thread-safe.
+
+    Example:
+        >>> clock = FakeClock()
+        >>> before = clock.wall()
+        >>> clock.advance("1m30s")
+        >>> clock.wall() - before
+        90.0
+    """
+
+    def __init__(self) -> None:
+        self._elapsed = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+        return _BOOT + self._elapsed
+
+    def wall(self) -> float:
+        """Seconds since the epoch; the first moment of 2024 at the start."""
+        return _EPOCH + self._elapsed
+
+    def advance(self, duration: Duration) -> None:
+        """Move the time on. Nothing runs by that: `FakeKafka.advance` moves the same clock and runs what is due."""
+        self._elapsed += as_duration(duration).total_seconds()
+
+    def move_to(self, monotonic: float) -> None:
+        """Move the time on to a moment of `monotonic`; a moment that has passed changes nothing."""
+        self._elapsed = max(self._elapsed, monotonic - _BOOT)
+
+
+def _never() -> bool:
+    return False
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -30,6 +69,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.clock = clock
         self._horizon = clock.monotonic()
         self._is_busy: Callable[[], bool] = _never
+        self._until: Callable[[], bool] = _never
         self._in_threads = 0
         super().__init__(_NoWait(self))
 
@@ -42,10 +82,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The fake clock's time."""
         return self.clock.monotonic()
 
-    def run_due(self, seconds: float) -> None:
-        """Run everything that is due within so many seconds, then let it be that much later."""
-        self._horizon = self.time() + seconds
-        self._run()
+    def run_due(self, seconds: float, until: Callable[[], bool] = _never) -> None:
+        """Run everything that is due within so many seconds, then let it be that much later.
+
+        It stops when *until* says so and nothing more can run before time moves.
+        """
+        self._horizon, self._until = self.time() + seconds, until
+        try:
+            self.run_forever()
+        finally:
+            self._until = _never
 
     def run_while(self, is_busy: Callable[[], bool], most: float) -> None:
         """Run what is ready; while *is_busy* says so, let time pass too.
@@ -65,7 +111,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
         self._is_busy = may_go_on
         try:
-            self._run()
+            self.run_forever()
         finally:
             self._is_busy = _never
 
@@ -98,9 +144,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.complete(self.shutdown_default_executor())
         self.close()
 
-    def _run(self) -> None:
-        self.run_forever()
-
     def _thread_ended(self, _future: asyncio.Future[Any]) -> None:
         self._in_threads -= 1
 
@@ -109,7 +152,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self._in_threads:
             return True
         now = self.time()
-        if timeout is not None and (now + timeout <= self._horizon or self._is_busy()):
+        if self._until():
+            self.stop()
+        elif timeout is not None and (now + timeout <= self._horizon or self._is_busy()):
             self.clock.move_to(now + timeout)
         else:
             self.clock.move_to(self._horizon)
@@ -133,10 +178,6 @@ class _NoWait(selectors.DefaultSelector):
 
 async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
-
-
-def _never() -> bool:
-    return False
 
 
 def _always() -> bool:
