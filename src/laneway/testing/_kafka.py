@@ -60,6 +60,7 @@ class FakeKafka(FakeTopics):
         self.error_runs = ErrorRuns()
         """What runs over error topics did, manual ones and those on a schedule."""
         self._loop: VirtualLoop | None = None
+        self._is_at_work = False
         self._tally = Tally()
 
     def producer(
@@ -278,14 +279,21 @@ class FakeKafka(FakeTopics):
     def _run(self, step: Callable[[VirtualLoop], None]) -> None:
         if self._loop is None:
             raise EngineError("no app runs on this FakeKafka; use `with running(app) as kafka:`")
-        if self._loop.is_running():
+        if self._is_at_work:
             raise EngineError("a handler or subscriber cannot let virtual time pass; only the test itself can")
+        self._is_at_work = True
+        try:
+            self._work(self._loop, step)
+        finally:
+            self._is_at_work = False
+
+    def _work(self, loop: VirtualLoop, step: Callable[[VirtualLoop], None]) -> None:
         try:
             for member in self._members:
                 member.join()
                 member.begin_batch()
                 member.wake()
-            step(self._loop)
+            step(loop)
             for member in self._members:
                 member.raise_if_failed()
                 if member.has_left:

@@ -222,7 +222,7 @@ def test_a_missing_topic_is_a_warning_and_heals(place):
         assert producer.wait_for(State.PRODUCING, 30)
         health = eventually(lambda: (found := producer.health()).reasons and found, timeout=30)
         assert (str(health.level), health.reasons[0].code) == ("WARNING", "topic-missing")
-        assert topic.name in health.reasons[0].words
+        assert topic.name in health.reasons[0].text
         place.cluster.admin.create(topic.name, 1)
         eventually(lambda: producer.health().is_ok, timeout=30, why="a topic that is there")
 

@@ -129,14 +129,15 @@ def test_messages_count_when_the_block_ends(node, topic):
             tx.produce_all(topic.message(f"{n}") for n in (2, 3))
             eventually(lambda: end_of(node, topic) == 3, timeout=10, why="uncommitted messages in the log")
             assert committed(node, topic) == []
-        assert committed(node, topic) == ["1", "2", "3"]
+        # The broker answers before it has written the markers to the partitions.
+        eventually(lambda: committed(node, topic) == ["1", "2", "3"], timeout=10, why="what was committed")
         with pytest.raises(ValueError, match="no money"):
             write(producer, topic, "4", then=fail)
         with pytest.raises(ProduceError, match="over"):
             tx.produce(topic.message("5"))
         write(producer, topic)
         write(producer, topic, "6")
-    assert committed(node, topic) == ["1", "2", "3", "6"]
+    eventually(lambda: committed(node, topic) == ["1", "2", "3", "6"], timeout=10, why="what was committed")
 
 
 def test_a_refused_message_aborts(node, topic):
@@ -149,7 +150,7 @@ def test_a_refused_message_aborts(node, topic):
         with pytest.raises(TransactionAbortedError, match="TOO_LARGE"):
             write(producer, topic, "before", then=lambda tx: tx.produce(small.message("x" * 3_000)))
         write(producer, topic, "after")
-    assert committed(node, topic) == ["after"]
+    eventually(lambda: committed(node, topic) == ["after"], timeout=10, why="what was committed")
 
 
 def test_wrong_uses_say_what_to_do(node, topic):
@@ -175,12 +176,12 @@ def test_a_second_producer_with_the_id_fences_the_first(node, topic):
     with direct(node, topic) as first, direct(node, topic) as second:
         with pytest.raises(ProducerFencedError, match="another producer"):
             write(first, topic, "lost", then=lambda _: write(second, topic, "kept"))
-        assert committed(node, topic) == ["kept"]
+        eventually(lambda: committed(node, topic) == ["kept"], timeout=10, why="what was committed")
         for _ in range(2):
             with pytest.raises(ProducerFencedError, match="close this producer"):
                 write(first, topic, "never")
         write(second, topic, "still")
-    assert committed(node, topic) == ["kept", "still"]
+    eventually(lambda: committed(node, topic) == ["kept", "still"], timeout=10, why="what was committed")
 
 
 def test_librdkafka_alone_lets_a_late_commit_end_the_next_transaction(node, topic, proxy):
@@ -218,7 +219,7 @@ def test_a_late_commit_cannot_end_the_next_transaction(node, topic, proxy):
             before = end_of(node, topic)
             with pytest.raises(ValueError, match="no money"):
                 write(producer, topic, f"aborted {number}", then=deliver)
-    assert committed(node, topic) == ["first", "kept 0", "kept 1"]
+    eventually(lambda: committed(node, topic) == ["first", "kept 0", "kept 1"], timeout=10, why="what was committed")
 
 
 def test_a_commit_without_an_answer_is_in_doubt(node, topic, proxy):
@@ -233,7 +234,7 @@ def test_a_commit_without_an_answer_is_in_doubt(node, topic, proxy):
         assert stable_end_of(node, topic) == end_of(node, topic)
         proxy.deliver_held()
         write(producer, topic, "next")
-    assert committed(node, topic) == ["first", "next"]
+    eventually(lambda: committed(node, topic) == ["first", "next"], timeout=10, why="what was committed")
 
 
 def test_a_broker_that_is_killed_during_transactions(node, topic):
@@ -294,5 +295,5 @@ def test_a_restart_ends_what_a_killed_process_left_open(node, topic):
         process.wait(10)
         began = time.monotonic()
         write(producer, topic, "next")
-        assert committed(node, topic) == ["next"]
+        eventually(lambda: committed(node, topic) == ["next"], timeout=10, why="what was committed")
         assert time.monotonic() - began < 3, "two seconds, and one for a busy machine"

@@ -96,7 +96,7 @@ def test_the_plugin_gives_each_test_a_kafka_of_its_own(tmp_path):
     assert "2 passed" in answer.stdout, answer.stdout + answer.stderr
 
 
-@pytest.mark.parametrize("module", ["_clock", "_kafka", "_running"])
+@pytest.mark.parametrize("module", ["_virtual_time", "_kafka", "_running"])
 def test_the_examples_of_the_docstrings_run(module):
     """Every example in a docstring gives what it says."""
     result = doctest.testmod(importlib.import_module(f"laneway.testing.{module}"))

@@ -60,7 +60,7 @@ class SpanSource:
 
     def __init__(
         self,
-        reader: AssignedConsumer,
+        reader: AssignedConsumer | None,
         stops: Collection[tuple[Partition, int]],
         handlers: Sequence[HandlerWorker] = (),
     ) -> None:
@@ -76,24 +76,25 @@ class SpanSource:
 
     def open(self) -> None:
         """Start to read. Before that the reader may be used to look for copies."""
-        self._reader.open(self._ranges)
+        if self._reader is not None:
+            self._reader.open(self._ranges)
 
     @property
     def is_exhausted(self) -> bool:
-        return self._reader.is_exhausted
+        return self._reader is None or self._reader.is_exhausted
 
     def subscribe(self, topics: Collection[str], owner: PartitionOwner) -> None: ...
 
     def read(self, most: int, timeout: float) -> list[Record[Any]]:
         reader = self._reader
-        if reader.is_exhausted:
+        if reader is None or reader.is_exhausted:
             time.sleep(min(timeout, _BESIDE))
             return []
         for handler in self._handlers:
             if handler.is_fast or self._takes_tables:
                 handler.intake.wait_until_few(min(timeout, _WAIT))
         if self._takes_tables:
-            self._read_table(self._handlers[0], timeout)
+            self._read_table(reader, self._handlers[0], timeout)
             return []
         records = reader.fetch(most, min(timeout, _WAIT))
         if self._has_inherited:
@@ -101,7 +102,7 @@ class SpanSource:
         if reader.is_exhausted:
             for partition, offset in {record.partition: record.offset for record in records}.items():
                 self._partitions[partition].delivered = offset + 1  # first: what is delivered is not finished yet
-            self._settle()
+            self._settle(reader)
         return records
 
     def known(self, places: Iterable[Place], timeout: float) -> dict[Place, OffsetAndMetadata]:
@@ -109,16 +110,20 @@ class SpanSource:
         return {}
 
     def apply_pauses(self) -> None:
-        self._reader.pause([number for number, partition in self._partitions.items() if partition.paused])
+        if self._reader is not None:
+            self._reader.pause([number for number, partition in self._partitions.items() if partition.paused])
 
     def seek(self, place: Place, offset: int) -> None: ...
 
     def close(self) -> None:
-        if not self._reader.is_exhausted:
-            self._settle()
-        known = [(self._partitions[number].inherited, start, end) for number, start, end in self._reader.gone]
-        self.lost = self._reader.lost - sum(found.count(start, end) for found, start, end in known if found is not None)
-        self._reader.close()
+        reader = self._reader
+        if reader is None:
+            return
+        if not reader.is_exhausted:
+            self._settle(reader)
+        known = [(self._partitions[number].inherited, start, end) for number, start, end in reader.gone]
+        self.lost = reader.lost - sum(found.count(start, end) for found, start, end in known if found is not None)
+        reader.close()
 
     def _without_inherited(self, records: list[Record[Any]]) -> list[Record[Any]]:
         fresh = []
@@ -131,9 +136,9 @@ class SpanSource:
                 fresh.append(record)
         return fresh
 
-    def _read_table(self, handler: HandlerWorker, timeout: float) -> None:
+    def _read_table(self, reader: AssignedConsumer, handler: HandlerWorker, timeout: float) -> None:
         """Give a handler a table, unless one waits already."""
-        reader, intake = self._reader, handler.intake
+        intake = handler.intake
         if intake.has_table:
             return
         table = reader.fetch_table(handler.spec.size, timeout)
@@ -148,7 +153,7 @@ class SpanSource:
                 self._partitions[number].delivered = end
             intake.put_table(table, {self._partitions[number].place: end for number, end in ends.items()})
         if reader.is_exhausted:
-            self._settle()
+            self._settle(reader)
 
     def _are_open(self, table: pa.Table) -> list[bool]:
         """Which rows of a table are not finished."""
@@ -156,8 +161,8 @@ class SpanSource:
         known = {number: partition.inherited for number, partition in self._partitions.items()}
         return [(found := known[number]) is None or not found.has(offset) for number, offset in places]
 
-    def _settle(self) -> None:
+    def _settle(self, reader: AssignedConsumer) -> None:
         """Finish offsets at the ends of ranges that hold no record."""
         for part in self._ranges:
             partition = self._partitions[part.partition]
-            partition.reached = max(partition.reached, self._reader.reached(part))
+            partition.reached = max(partition.reached, reader.reached(part))

@@ -103,7 +103,9 @@ class TaskRun:
         plan = ReadPlan(topics=[source], retry_topics={source: retries}, delayed=[source] if is_delayed else ())
         beside = [place for place in self._parts if place[0] in plan.beside]
         live = [(partitions[place], part.stop) for place, part in self._parts.items() if place[0] in plan.live]
-        self._source = SpanSource(worker.reader_of(source), [] if is_delayed else live, fed.get(source, ()))
+        # The reader of a delayed source belongs to the retry source, which reads what is due of it.
+        reader = None if is_delayed else worker.reader_of(source)
+        self._source = SpanSource(reader, [] if is_delayed else live, fed.get(source, ()))
         self._retries = RetrySource(
             plan.beside, partitions, stream.consumer, skip_lost=stream.skip_lost, readers=worker.readers
         )

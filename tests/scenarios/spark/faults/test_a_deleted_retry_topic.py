@@ -29,7 +29,7 @@ def test_the_loss_of_waiting_records_ends_the_run(scene: FaultScene) -> None:
     gated = delete_in_mid_batch(scene)
     assert run.ended(60) == 1, run.output
     told = run.output.splitlines()[-1]
-    for part in (scene.retry(), "at least 6 records", "on_data_loss: continue"):
+    for part in (scene.retry(), "at least 6 deferred records are lost", "on_data_loss: continue"):
         assert part in told
     assert "Traceback" not in run.output
     assert len(scene.admin.partitions(scene.retry())) == 3
