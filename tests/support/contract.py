@@ -151,7 +151,7 @@ class FakeWorld(_Base):
     def running(self, app: App, **options: Any) -> Iterator[Any]:
         """Run an app; gives its one member, which has the calls of an engine."""
         with running(app, kafka=self.kafka, seed=self._seed, **options):
-            self.kafka.drain()
+            self.kafka.advance("1ms")
             yield self.kafka.members(app)[0]
 
     def until(self, condition: Callable[[], Any]) -> Any:
