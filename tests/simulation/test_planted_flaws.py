@@ -9,12 +9,12 @@ import pytest
 from laneway._core import decide as _decide
 from laneway._core.call import Call
 from laneway._core.copies import CopyWriter
+from laneway._core.decide import Park, judge
 from laneway._core.ledger import Ledger
 from laneway._core.messages import PendingMessage
 from laneway._core.outbox import Outbox
 from laneway._core.processor import Processor
 from laneway._core.scheduler import Scheduler
-from laneway._declare.retry import Park, judge
 from laneway.errors import CodecError, Reject
 from simulation.simulator import simulate
 

@@ -9,17 +9,15 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from laneway._declare.units import Duration, as_duration
-from laneway.errors import CodecError, DeclarationError, DedupError, Reject, RetryAfter, UnavailableError
+from laneway.errors import CodecError, DeclarationError, DedupError, Reject, RetryAfter
 
-__all__ = ["Defer", "Mode", "Park", "Retriable", "Retry", "TryAgain", "Verdict", "asked_delay", "judge"]
+__all__ = ["MOST_STEPS", "Mode", "Retriable", "Retry"]
 
 Mode = Literal["blocking", "unordered", "ordered"]
 Retriable = type[BaseException] | tuple[type[BaseException], ...] | Callable[[Any], bool]
 """Retriable errors: exception types, or a predicate."""
 
-_MOST_STEPS = 20  # each is a topic with as many partitions as its source
-_SHORTEST = timedelta(milliseconds=10)  # a shorter wait for a service would keep a core busy
-_MOST_ASKED = 10  # retries for `RetryAfter` with a policy without retries, so that no record is retried forever
+MOST_STEPS = 20  # each is a topic with as many partitions as its source
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +80,8 @@ class Retry:
             raise DeclarationError(
                 f"Retry(retriable={self.retriable!r}): give an exception type, several, or a function of the error"
             )
-        if len(self.delays) > _MOST_STEPS:
-            raise DeclarationError(f"Retry: {len(self.delays)} steps; at most {_MOST_STEPS} are allowed")
+        if len(self.delays) > MOST_STEPS:
+            raise DeclarationError(f"Retry: {len(self.delays)} steps; at most {MOST_STEPS} are allowed")
         hops = 0 if self.mode == "blocking" else len(self.delays)
         object.__setattr__(self, "hops", hops)
         object.__setattr__(self, "in_place", self.attempts * (1 if hops else 1 + len(self.delays)))
@@ -143,83 +141,6 @@ class Retry:
             return bool(chosen(error))
         except Exception:  # noqa: BLE001 - a user's function, which must not end the run
             return True
-
-
-@dataclass(frozen=True, slots=True)
-class TryAgain:
-    """The record is retried in place after a pause."""
-
-    pause: timedelta
-    counts: bool = True
-    """Whether the call uses an attempt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Defer:
-    """A copy of the record waits on the retry topic of a step."""
-
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class Park:
-    """The record is parked on the error topic."""
-
-
-Verdict = TryAgain | Defer | Park
-_PARK, _DEFERS = Park(), tuple(Defer(step) for step in range(1, _MOST_STEPS + 1))
-
-
-def judge(  # noqa: PLR0911 - a table
-    error: BaseException, attempt: int, retry: Retry, step: int = 0
-) -> Verdict:
-    """Decide what happens to a failed record. The only place that decides it.
-
-    A rejected or undecodable record, or an error that is not retriable, is parked at once: a retry cannot help.
-
-    While a schema registry or a dedup store does not answer, a record waits without using an attempt, however long that
-    takes.
-
-    `RetryAfter` waits exactly its delay in place, and at least its delay on the ladder: on the next step whose delay is
-    long enough. If no such step is left, the record waits in place, and that wait replaces the next step. A policy
-    without retries allows `_MOST_ASKED` of them.
-
-    Args:
-        error: the exception of the handler.
-        attempt: the record's calls on this step so far.
-        retry: the handler's policy.
-        step: the step on which it failed; 0 is the source topic.
-    """
-    if isinstance(error, UnavailableError):
-        return TryAgain(max(_SHORTEST, timedelta(seconds=error.retry_after)), counts=False)
-    if not retry.is_retriable(error):
-        return _PARK
-    asked = asked_delay(error)
-    if attempt < retry.in_place:
-        step_calls = attempt % retry.attempts
-        usual = retry.pause(step_calls) if step_calls else retry.delays[attempt // retry.attempts - 1]
-        return TryAgain(usual if asked is None else asked)
-    if isinstance(error, RetryAfter) and retry.in_place == 1 and attempt <= _MOST_ASKED and not retry.hops:
-        return TryAgain(retry.pause(attempt) if asked is None else asked)
-    following = step + 1 + attempt - retry.in_place  # a wait in place on the ladder counts as a step
-    if following > retry.hops:
-        return _PARK
-    if asked is None:
-        return _DEFERS[following - 1]
-    found = next((at for at in range(following, retry.hops + 1) if retry.delays[at - 1] >= asked), None)
-    return TryAgain(asked) if found is None else _DEFERS[found - 1]
-
-
-def asked_delay(error: BaseException) -> timedelta | None:
-    """The delay that the handler requested, if any."""
-    delay = error.delay if isinstance(error, RetryAfter) else None
-    if delay is None:
-        return None
-    try:
-        asked = timedelta(seconds=delay) if isinstance(delay, (int, float)) else as_duration(delay)
-    except (ValueError, OverflowError):
-        return None  # an invalid delay must not end the run: the record would fail the same way after each restart
-    return max(asked, timedelta(0))
 
 
 def _is_valid_retriable(chosen: Any) -> bool:

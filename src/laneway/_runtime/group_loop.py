@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from laneway._clock import SystemClock
 from laneway._runtime.flow import Flow
 from laneway._runtime.rebalance import Rebalance
-from laneway._runtime.recreated import Logs
+from laneway._runtime.recreated_topics import Logs
 from laneway._runtime.worker_loop import WorkerLoop
 
 if TYPE_CHECKING:

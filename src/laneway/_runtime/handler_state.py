@@ -6,7 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from laneway._core.breaker import BreakerState
-from laneway._core.step_function import on_all_steps
+from laneway._core.retry_functions import on_all_steps
 
 if TYPE_CHECKING:
     from laneway._core.dedup import Dedup

@@ -11,7 +11,7 @@ from laneway._core.finished_map import CLEAN, NEW, UNDER_WAY, decode_finished, i
 from laneway._kafka import BrokerUnavailableError, FencedError
 from laneway._runtime.commits import Committer
 from laneway._runtime.partition import Partition, Pause, marker_at
-from laneway._runtime.recreated import size_at_start
+from laneway._runtime.recreated_topics import size_at_start
 from laneway.events import OffsetsCommitted, PartitionsAssigned, PartitionsRevoked
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from laneway._runtime.handler_worker import HandlerWorker
     from laneway._runtime.lease import Lease
     from laneway._runtime.partition import Partitions
-    from laneway._runtime.recreated import Logs
+    from laneway._runtime.recreated_topics import Logs
     from laneway._runtime.topics import ReadPlan
     from laneway._runtime.worker_loop import RecordSource, Recovery
     from laneway.observe import Listener

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from laneway._clock import SystemClock
 from laneway._core.call import Call
+from laneway._core.retry_functions import on_all_steps
 from laneway._core.state import SetLanes
-from laneway._core.step_function import on_all_steps
 from laneway._runtime.handler_state import HandlerState
 from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.intake import Intake

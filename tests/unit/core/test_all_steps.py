@@ -9,7 +9,7 @@ import pytest
 from laneway import Buffer, Retry
 from laneway._core.call import Call
 from laneway._core.processor import Processor
-from laneway._core.step_function import on_all_steps
+from laneway._core.retry_functions import on_all_steps
 from support.core import FakeClock, FakeSender, make_record, make_route
 
 FIRST, SECOND = "orders.billing.retry.1", "orders.billing.retry.2"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from laneway import Reject, Retry, RetryAfter
-from laneway._declare.retry import Defer, Park, TryAgain, judge
+from laneway._core.decide import Defer, Park, TryAgain, judge
 from laneway.errors import CodecError, DeclarationError
 
 SECOND = timedelta(seconds=1)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from laneway import Reject, Retry, RetryAfter
-from laneway._declare.retry import Park, TryAgain, judge
+from laneway._core.decide import Park, TryAgain, judge
 from laneway.errors import CodecError, DeclarationError, HandlerTimeoutError
 
 SECOND = timedelta(seconds=1)

@@ -20,7 +20,7 @@ from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions, Pause
 from laneway._runtime.rebalance import Rebalance
 from laneway._runtime.recovery import Recovery
-from laneway._runtime.recreated import Logs
+from laneway._runtime.recreated_topics import Logs
 from laneway._runtime.topics import ReadPlan
 from laneway.errors import DataLossError
 from laneway.events import PartitionsRevoked

@@ -18,7 +18,7 @@ from laneway._runtime.handler_worker import HandlerWorker
 from laneway._runtime.lease import Lease
 from laneway._runtime.partition import Partitions, Pause
 from laneway._runtime.rebalance import Rebalance
-from laneway._runtime.recreated import Logs
+from laneway._runtime.recreated_topics import Logs
 from laneway._runtime.retry_source import RetrySource
 from laneway._runtime.topics import ReadPlan
 from laneway._runtime.worker_loop import Request, WorkerLoop

@@ -14,7 +14,7 @@ from laneway._engines.spark.source_topic import SourceTopic, check_starts
 from laneway._engines.spark.worker import routes_of
 from laneway._kafka import Admin, BrokerUnavailableError, GroupOffsets, Place
 from laneway._runtime.due_offsets import ABSENT, LOOK, DueOffsets, until_answered
-from laneway._runtime.recreated import size_at_start
+from laneway._runtime.recreated_topics import size_at_start
 from laneway.errors import DataLossError
 from laneway.observe import logger
 

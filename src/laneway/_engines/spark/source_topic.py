@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from laneway._core.finished_map import topic_id_of
 from laneway._kafka import BrokerUnavailableError
-from laneway._runtime.recreated import as_loss, describe, differs, is_of_another_log
+from laneway._runtime.recreated_topics import as_loss, describe, differs, is_of_another_log
 from laneway.errors import DataLossError
 from laneway.observe import logger
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from laneway import errors
+from laneway._core.decide import asked_delay
 from laneway._core.headers import Failure
 from laneway._declare.record import Origin, Record
-from laneway._declare.retry import asked_delay
 from laneway.errors import RetryAfter, SchemaRegistryError, UnreachableStateError, text_of
 
 if TYPE_CHECKING:
