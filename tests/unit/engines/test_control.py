@@ -8,7 +8,7 @@ import pickle
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -155,8 +155,9 @@ def test_only_known_messages_are_read(caplog, data):
             reader, writer = await asyncio.open_connection(channel.address.host, channel.address.port)
             await control.prove_as_process(reader, writer, channel.address.token)
             writer.write(len(data).to_bytes(4, "big") + data)
-            while await reader.read(4096):
-                pass
+            with suppress(ConnectionError):  # the server may close before it has read everything
+                while await reader.read(4096):
+                    pass
             writer.close()
 
         asyncio.run(asyncio.wait_for(send(), 10))
