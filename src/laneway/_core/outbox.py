@@ -172,6 +172,7 @@ class Outbox:
         self._generations: deque[Generation] = deque([Generation()])
         self._aged = 0.0
         self._said_late = -_NOTICE_EVERY
+        self._said_reasons: set[str] = set()
         self.late: tuple[Late, ...] = ()
         """What has waited for more than five seconds, by topic; looked at once a second. Any thread may ask."""
         self.troubles = Troubles()
@@ -357,6 +358,8 @@ class Outbox:
                 found[message.encoded[0]] = (number + 1, since)
         every = [Late(topic, *what, self.diagnose(topic)) for topic, what in found.items()]
         self.late = tuple(late for late in every if now - late.since >= _OVERDUE)
-        if self.late and now - self._said_late >= _NOTICE_EVERY:
-            self._said_late = now
+        reasons = {late.reason for late in self.late if late.reason}
+        # A reason that was found after the last notice does not wait for the next one.
+        if self.late and (now - self._said_late >= _NOTICE_EVERY or not reasons <= self._said_reasons):
+            self._said_late, self._said_reasons = now, reasons
             self._events.note("; ".join(f"{late.words(now)}; the records wait" for late in self.late))

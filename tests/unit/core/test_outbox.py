@@ -281,6 +281,22 @@ def test_what_is_not_acknowledged_for_five_seconds_is_said():
     assert (late(outbox), outbox.pending) == ([], 0)
 
 
+def test_a_reason_that_is_found_later_is_reported_at_once():
+    """It does not wait until the notice is due again."""
+    sender, noted, found = FakeSender(), Noted(), []
+    sender.is_silent = True
+    desk = Desk(sender, listener=noted)
+    desk.outbox.diagnose = lambda _topic: "".join(found)
+    desk.send(to("errors"))
+    for second in range(100, 108):
+        desk.tick(float(second))
+    assert [": there is no" in note for note in noted.notes] == [False]
+    found.append("there is no such topic")
+    for second in range(108, 111):
+        desk.tick(float(second))
+    assert [": there is no" in note for note in noted.notes] == [False, True]
+
+
 def test_what_comes_later_is_not_taken_for_old():
     """After a time in which nothing was sent, and while messages come and go all the time."""
     sender = FakeSender()
