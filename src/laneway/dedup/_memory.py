@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
+from laneway._clock import SystemClock
 from laneway.dedup._store import Entry, Refusal, Reply, Store, as_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from laneway._clock import Clock
 
 __all__ = ["MemoryDedup"]
+
+_SYSTEM = SystemClock()
 
 
 class _Row:
@@ -34,7 +38,7 @@ class MemoryDedup(Store):
 
     is_shared = False
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, **options: Any) -> None:
+    def __init__(self, *, clock: Clock = _SYSTEM, **options: Any) -> None:
         super().__init__(**options)
         self.clock = clock
         self._rows: dict[tuple[str, str], _Row] = {}
@@ -52,7 +56,7 @@ class MemoryDedup(Store):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin empty."""
         self.__dict__.update(state)
-        self.clock, self._rows, self._lock = time.time, {}, threading.Lock()
+        self.clock, self._rows, self._lock = _SYSTEM, {}, threading.Lock()
 
     def __repr__(self) -> str:
         """Without options."""
@@ -66,7 +70,7 @@ class _MemorySession:
 
     def claim(self, ids: Sequence[str], payloads: Sequence[bytes]) -> Reply:
         """See `Session`."""
-        store, now, refused = self._store, self._store.clock(), {}
+        store, now, refused = self._store, self._store.clock.wall(), {}
         until = now + store.lease.total_seconds()
         with self._lock:
             store._token += 1  # noqa: SLF001 - its own store
@@ -83,7 +87,7 @@ class _MemorySession:
 
     def finish(self, ids: Sequence[str], payloads: Sequence[bytes], tokens: Sequence[int]) -> list[str]:
         """See `Session`."""
-        lost, until = [], self._store.clock() + self._store.ttl.total_seconds()
+        lost, until = [], self._store.clock.wall() + self._store.ttl.total_seconds()
         with self._lock:
             for id_, payload, token in zip(ids, payloads, tokens, strict=True):
                 row = self._rows.get((self._scope, id_))
@@ -102,7 +106,7 @@ class _MemorySession:
 
     def renew(self, ids: Sequence[str], tokens: Sequence[int]) -> None:
         """See `Session`."""
-        until = self._store.clock() + self._store.lease.total_seconds()
+        until = self._store.clock.wall() + self._store.lease.total_seconds()
         with self._lock:
             for _, row in self._ours(ids, tokens):
                 if not row.is_done:
@@ -111,13 +115,13 @@ class _MemorySession:
     def get(self, id_: str) -> Entry | None:
         """See `Session`."""
         row = self._rows.get((self._scope, id_))
-        if row is None or row.until <= self._store.clock():
+        if row is None or row.until <= self._store.clock.wall():
             return None
         return Entry("done" if row.is_done else "claimed", as_time(row.until), row.token, row.payload, row.owner)
 
     def put(self, id_: str, payload: bytes) -> None:
         """See `Session`."""
-        until = self._store.clock() + self._store.ttl.total_seconds()
+        until = self._store.clock.wall() + self._store.ttl.total_seconds()
         with self._lock:
             self._rows[self._scope, id_] = _Row(payload, 0, "", until, is_done=True)
 
@@ -128,7 +132,7 @@ class _MemorySession:
 
     def purge(self) -> int:
         """See `Session`."""
-        now = self._store.clock()
+        now = self._store.clock.wall()
         with self._lock:
             over = [name for name, row in self._rows.items() if row.until <= now]
             for name in over:

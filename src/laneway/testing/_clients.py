@@ -291,11 +291,11 @@ class FakeStores:
         if declared is None or declared.in_order:
             return None
         if isinstance(declared, MemoryDedup):
-            declared.clock = self._clock.wall
+            declared.clock = self._clock
             store: Any = declared
         elif hasattr(declared, "transaction"):
             store = declared
         else:
-            memory = MemoryDedup(clock=self._clock.wall, ttl=declared.ttl, lease=declared.lease)
+            memory = MemoryDedup(clock=self._clock, ttl=declared.ttl, lease=declared.lease)
             store = self._stores.setdefault(spec.scope, memory)
         return InlineClient(store, spec.scope, self._clients.setdefault(spec.scope, []))
