@@ -335,7 +335,7 @@ class Processor(Deliveries):
     def _take_back(self, now: float) -> None:
         """Take from turns that hang what their lanes have not begun, and settle what is over of them.
 
-        Only the queue that the lane is at stays with it, so a call that hangs holds up its own key and no other.
+        Only the queue that the lane is at stays with it, so a call that hangs blocks its own key and no other.
         """
         while self._several and self.call is not None:
             name, (since, turn) = next(iter(self._several.items()))

@@ -29,7 +29,7 @@ class CommitStrategy(Protocol):
     """How offsets reach the group; only the loop's thread calls it.
 
     A `GroupConsumer` commits by itself. A producer that commits them in its own transaction, together with the messages
-    that the same records have led to, takes its place here; `GroupConsumer.metadata` tells it for whom.
+    that the same records have led to, takes its place here; `GroupConsumer.metadata` identifies the member.
     """
 
     def commit(self, offsets: Mapping[Place, OffsetAndMetadata]) -> None:

@@ -205,7 +205,7 @@ class DueEnds:
     """Remembers when each end of the logs was first seen.
 
     Kafka's index of timestamps says which records are old enough, also after a restart. But one record whose timestamp
-    lies in the future, or a clock that was set back, would hold up everything behind it. What has been in the log for
+    lies in the future, or a clock that was set back, would delay everything behind it. What has been in the log for
     the whole delay by this process's own steady clock is due whatever its timestamp says.
 
     Args:

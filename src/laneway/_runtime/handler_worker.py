@@ -270,7 +270,7 @@ class HandlerWorker:
 
     def is_drained(self, place: Place) -> bool:
         """Whether nothing of a released partition is under way. Any thread may ask."""
-        # One that was told to finish has dropped what was not begun; when it is over, nothing is under way.
+        # After `finish` it has dropped what was not begun; when it is over, nothing is under way.
         return self.is_over or self._step_of(place).is_drained(place[1])
 
     def fence(self, place: Place, epoch: int) -> None:

@@ -214,7 +214,7 @@ class Partition:
         """What is to be committed before its first record runs: that something may be under way from now on.
 
         Also where nothing was committed yet: an owner that is killed before its first commit may have left copies. And
-        after a reset: the time tells copies that are made from now on from those that were made before.
+        after a reset: the time separates copies made from now on from earlier ones.
         """
         offset, text = (self.start, CLEAN) if self.acknowledged is None else self.acknowledged
         return (offset, with_topic_id(self._word, self.topic_id)) if since_of(text) is None else None

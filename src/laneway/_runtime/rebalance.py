@@ -293,7 +293,7 @@ class Rebalance:
         """Take over from an owner that did not end cleanly."""
         owned.doubtful = self._bounds(owned.place)[1]
         finished = decode_finished(*found)
-        # One that tells of more than there is speaks of another log; what is written next would be passed over.
+        # A map that goes past the end belongs to another log; what is written next would be passed over.
         if finished is not None and finished.end <= owned.doubtful:
             owned.inherited = finished
 

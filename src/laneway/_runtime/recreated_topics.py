@@ -234,13 +234,13 @@ class Logs:
             self._fence(place)
             self._begin_log(place, low)
         else:
-            told = f"{topic}[{partition}]: offset {at} is gone (the log now begins at {low})"
+            loss = f"{topic}[{partition}]: offset {at} is gone (the log now begins at {low})"
             if not self._plan.skip_lost:
                 raise DataLossError(
-                    f"{told}. Records were deleted before they were read. To continue without them, set "
+                    f"{loss}. Records were deleted before they were read. To continue without them, set "
                     "on_data_loss: continue"
                 )
-            self._notes.note(f"{told}: reading continues there")
+            self._notes.note(f"{loss}: reading continues there")
             self.lose(topic, low - at - (0 if owned.inherited is None else owned.inherited.count(at, low)))
             owned.reached = low
         self._source.seek(place, low)
@@ -333,8 +333,8 @@ class Logs:
                 continue  # finish the records read from the old topic first: there is no other copy
             for place in places:
                 self._begin_log(place, 0)
-            told = f"at least {waited} deferred records are lost" if waited else "its deferred records are lost"
-            text = f"the retry topic {topic} was deleted while it was in use: {told}"
+            loss = f"at least {waited} deferred records are lost" if waited else "its deferred records are lost"
+            text = f"the retry topic {topic} was deleted while it was in use: {loss}"
             if not self._plan.skip_lost:
                 raise DataLossError(f"{text}. To continue without them, set on_data_loss: continue")
             self.lose(topic, waited)

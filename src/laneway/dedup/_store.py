@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -178,11 +179,8 @@ class Store(ABC):
             id_: the id.
             scope: app and handler, as ``"billing.charge"``.
         """
-        session = self.session(scope, "get")
-        try:
+        with closing(self.session(scope, "get")) as session:
             return session.get(id_text(id_))
-        finally:
-            session.close()
 
     def put(self, id_: str, *, scope: str, payload: bytes = b"") -> None:
         """Mark an id as done, so that a record with it is not handled.
@@ -192,11 +190,8 @@ class Store(ABC):
             scope: app and handler, as ``"billing.charge"``.
             payload: hash of the record's key and value; empty stands for any.
         """
-        session = self.session(scope, "put")
-        try:
+        with closing(self.session(scope, "put")) as session:
             session.put(id_text(id_), payload)
-        finally:
-            session.close()
 
     def delete(self, id_: str, *, scope: str) -> bool:
         """Forget an id, so that its record is handled again when it comes again; whether it was known.
@@ -205,11 +200,8 @@ class Store(ABC):
             id_: the id.
             scope: app and handler, as ``"billing.charge"``.
         """
-        session = self.session(scope, "delete")
-        try:
+        with closing(self.session(scope, "delete")) as session:
             return session.delete(id_text(id_))
-        finally:
-            session.close()
 
 
 def origin(record: Record[Any]) -> str:

@@ -26,7 +26,7 @@ def require_writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix=".laneway-probe-", dir=folder, buffering=0) as probe:
             written = probe.write(os.urandom(_PROBE))
-            if written < _PROBE:  # a second write tells why
+            if written < _PROBE:  # a second write raises the error
                 probe.write(os.urandom(_PROBE - written))
             os.fsync(probe.fileno())
     except OSError as error:

@@ -169,7 +169,7 @@ class ControlLink:
                 self.is_connected, pause = True, _SOONEST
                 await self._exchange(reader, writer)
             except (OSError, EOFError, TimeoutError, RefusedError):
-                pass  # retried below; without a connection there is nobody to report it to
+                pass  # retried below; without a connection it cannot be reported
             finally:
                 if self.is_connected:
                     seen = time.monotonic()

@@ -89,7 +89,7 @@ def ending_in_order(worker: Callable[..., int]) -> Callable[..., int]:
         try:
             code = worker(sock, authenticated)
         except OSError:
-            leave()  # nobody reads the answer
+            leave()  # the answer is not read
         if code:
             leave()
         return code

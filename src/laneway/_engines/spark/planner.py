@@ -263,8 +263,8 @@ class Planner:
             begin = self._places()
             waited = sum(max(0, end - begin.get(place, 0)) for place, end in seen.items())
             is_used = waited or any(offset for place, offset in begin.items() if place[0] == topic)
-            told = f"at least {waited} deferred records are lost" if waited else "its deferred records are lost"
-            text = f"the retry topic {topic} was deleted while it was in use: {told}"
+            loss = f"at least {waited} deferred records are lost" if waited else "its deferred records are lost"
+            text = f"the retry topic {topic} was deleted while it was in use: {loss}"
             if is_used and not self._stream.skip_lost:
                 raise DataLossError(f"{text}. To continue without them, set on_data_loss: continue")
             if is_used:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _STARTING = threading.Lock()
 """Held while the size of stacks is changed, which is that of all threads of the process."""
 
 
-class LaneRunner:
+class LaneRunner(ABC):
     """A reader that waits until something changes, and lanes that wait for work; one lock for all.
 
     The thread of `run` owns the source and the sender. The lock guards the processor; no thread holds it while the
@@ -159,9 +160,9 @@ class LaneRunner:
         self._threads.append(thread)
         self._idle += 1
 
+    @abstractmethod
     def _lane(self) -> None:
         """Work until the run is over."""
-        raise NotImplementedError
 
     def _next_turn(self, *, has_worked: bool) -> Turn | None:
         """Wait for a turn; None when the run is over."""
